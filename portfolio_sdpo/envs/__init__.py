@@ -1,0 +1,24 @@
+"""Gymnasium environments, scalar and batched; importing this package registers them.
+
+>>> import gymnasium
+>>> gymnasium.make("portfolio_sdpo/RandomCmdp-v0", states=50, actions=4, seed=5).unwrapped.cmdp.states
+50
+
+Exact answers on random CMDPs (evaluation, constrained optima) are in `portfolio_sdpo.envs.exact`.
+"""
+
+import gymnasium
+
+from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpEnv, RandomCmdpVectorEnv, random_cmdp
+
+__all__ = ["RANDOM_CMDP", "Cmdp", "RandomCmdpEnv", "RandomCmdpVectorEnv", "random_cmdp"]
+
+RANDOM_CMDP = "portfolio_sdpo/RandomCmdp-v0"
+"""Name under which gymnasium makes a random CMDP; settings: states, actions, seed, noise_scale, horizon, costs."""
+
+if RANDOM_CMDP not in gymnasium.registry:
+    gymnasium.register(
+        RANDOM_CMDP,
+        entry_point="portfolio_sdpo.envs.random_cmdp:make_random_cmdp_env",
+        vector_entry_point="portfolio_sdpo.envs.random_cmdp:make_random_cmdp_vector_env",
+    )

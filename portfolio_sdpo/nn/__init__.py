@@ -1,0 +1,1 @@
+"""Quantile critics and their loss, trunks and policy heads."""

@@ -1,0 +1,95 @@
+"""Critics: the law of the return-to-go of one signal, Ψ(s, τ), or only its mean."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from portfolio_sdpo.nn.quantile_loss import quantile_huber_loss
+from portfolio_sdpo.nn.trunk import Mlp, orthogonal
+
+
+def midpoints(count: int) -> Tensor:
+    """Levels (k + ½)/count [count]: the quantiles at them, equally weighted, stand for the law."""
+    return (torch.arange(count) + 0.5) / count
+
+
+class Critic(nn.Module):
+    """What both critics share: outputs in the signal's own units, learning in standardised ones.
+
+    `location` and `scale` follow the targets; whenever they move, the output layer is rescaled so that no prediction
+    changes (the PopArt idea), and the same learning rate serves a CMDP's 50 and a portfolio's 0.005.
+    """
+
+    location: Tensor
+    scale: Tensor
+
+    def __init__(self, trunk: Mlp) -> None:
+        super().__init__()
+        self.trunk = trunk
+        self.register_buffer("location", torch.zeros(()))
+        self.register_buffer("scale", torch.ones(()))
+        self.output = orthogonal(nn.Linear(trunk.features, 1), gain=1.0)
+
+    def standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
+        """Predictions [..., N] in standardised units, for observations [..., D] and levels [N]."""
+        raise NotImplementedError
+
+    def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
+        """How far the predictions at [B, D] are from target samples [B, N] of the return-to-go."""
+        raise NotImplementedError
+
+    def forward(self, observation: Tensor, tau: Tensor) -> Tensor:
+        """The τ-quantiles [..., N] of the return-to-go, in the signal's units."""
+        return self.standardised(observation, tau) * self.scale + self.location
+
+    @torch.no_grad()
+    def rescale(self, location: Tensor, scale: Tensor) -> None:
+        """Learn in new standardised units from now on; predictions stay as they are."""
+        ratio = self.scale / scale
+        self.output.weight.mul_(ratio)
+        self.output.bias.copy_((self.output.bias * self.scale + self.location - location) / scale)
+        self.location.copy_(location)
+        self.scale.copy_(scale)
+
+
+class QuantileCritic(Critic):
+    """Implicit quantile network (Dabney et al. 2018, eq. 4): Ψ(s, τ) = w · (ψ(s) ⊙ φ(τ)) + b.
+
+    φ(τ) = relu(W cos(π i τ) + v), i = 0 … dimension − 1. There is no hidden layer after the product, and one draw of
+    levels serves a whole batch, so the head is a single matrix product [B, H] · [H, N].
+    """
+
+    frequencies: Tensor
+
+    def __init__(self, trunk: Mlp, dimension: int = 256, kappa: float = 0.02) -> None:
+        super().__init__(trunk)
+        self.embedding = nn.Linear(dimension, trunk.features)
+        self.kappa = kappa
+        self.register_buffer("frequencies", math.pi * torch.arange(dimension), persistent=False)
+
+    def standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
+        # [N, H]
+        levels = torch.relu(self.embedding(torch.cos(tau.unsqueeze(-1) * self.frequencies)))
+        # [..., H] · [H, N]
+        return (self.trunk(observation) * self.output.weight[0]) @ levels.T + self.output.bias
+
+    def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
+        tau = torch.rand(target.shape[-1], generator=generator)
+        return quantile_huber_loss(
+            self.standardised(observation, tau), tau, (target - self.location) / self.scale, self.kappa
+        )
+
+
+class MeanCritic(Critic):
+    """The expected return-to-go only, as PPO, IPO, CPO and PCPO use it: a law of one atom."""
+
+    def standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
+        value: Tensor = self.output(self.trunk(observation))
+        return value.expand(*value.shape[:-1], len(tau))
+
+    def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
+        error = self.output(self.trunk(observation)) - (target.mean(-1, keepdim=True) - self.location) / self.scale
+        return error.square().mean()

@@ -1,0 +1,214 @@
+"""The quantile Huber loss of implicit quantile networks, in O(N log N) instead of O(N·M) per row.
+
+For the quantile estimates p_1..p_N at levels τ_1..τ_N and the target samples T_1..T_M of one row, the paper's L_IQN is
+
+    L = Σ_i (1/M) Σ_j ξ(τ_i, T_j − p_i),        ξ(τ, δ) = |τ − 1{δ < 0}| · H(δ) / κ,
+
+    H(δ) = δ²/2 where |δ| ≤ κ,  κ(|δ| − κ/2) elsewhere;
+
+a mean over targets, a sum over quantiles (as in IQN; the paper writes both counts as N), and here a mean over rows.
+
+`pairwise_quantile_huber_loss` is that formula, word for word: it builds the table of all T_j − p_i.
+`quantile_huber_loss` never does. Seen from p_i the sorted targets fall into four runs, cut at p_i − κ, p_i and p_i + κ:
+
+            targets      T < p−κ     p−κ ≤ T < p     p ≤ T ≤ p+κ     T > p+κ
+            weight         1−τ           1−τ              τ             τ
+            ξ / weight   p−T−κ/2      (p−T)²/2κ       (p−T)²/2κ      T−p−κ/2
+
+and the sum over a run needs only its size, Σ T and Σ T²: differences of prefix sums at the three cuts. Since ξ is
+continuously differentiable in δ except at 0, where both sides vanish, a target that lies on a cut may be counted on
+either side. Prefix sums are kept in double precision and centred per row: a common offset costs no digits.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from portfolio_sdpo.errors import SettingsError
+
+_BLOCK = 1 << 15
+"""Rows are handled in blocks of this many cuts and targets: the scratch memory (about 2 MB) stays in cache, and torch
+does not split operations this small over threads, which on busy cores would mostly wait for each other."""
+
+
+def quantile_huber_loss(pred: Tensor, tau: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:
+    """The quantile Huber loss: mean over targets, sum over quantiles, mean over rows.
+
+    Parameters
+    ----------
+    pred : Tensor [..., N]
+        Quantile estimates, in any order; the only argument that receives a gradient.
+    tau : Tensor, broadcastable to [..., N]
+        The levels in (0, 1] at which `pred` estimates; `[N]` when all rows share one draw.
+    target : Tensor [..., M]
+        Samples of the law to be learned; M may differ from N.
+    kappa : float
+        Where the Huber loss turns from quadratic to linear; positive and finite.
+
+    Returns
+    -------
+    Tensor []
+        The loss, in the type of `pred`. It can be differentiated once.
+
+    Examples
+    --------
+    >>> pred = torch.tensor([[0.0, 1.0]], requires_grad=True)
+    >>> loss = quantile_huber_loss(pred, torch.tensor([0.25, 0.75]), torch.tensor([[0.5, 3.0]]))
+    >>> loss.backward()
+    >>> loss.item(), pred.grad.tolist()
+    (0.90625, [[-0.1875, -0.3125]])
+    """
+    _check(pred, tau, target, kappa)
+    loss: Tensor = _QuantileHuberLoss.apply(pred, tau, target, float(kappa))  # type: ignore[no-untyped-call]
+    return loss
+
+
+def pairwise_quantile_huber_loss(pred: Tensor, tau: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:
+    """The same loss from the table of all differences, [..., N, M]: the reference that tests compare with."""
+    _check(pred, tau, target, kappa)
+    # [..., N, M]
+    delta = target.detach().to(pred.dtype).unsqueeze(-2) - pred.unsqueeze(-1)
+    distance = delta.abs()
+    huber = torch.where(distance <= kappa, 0.5 * delta.square(), kappa * (distance - 0.5 * kappa))
+    weight = (tau.detach().to(pred.dtype).unsqueeze(-1) - (delta < 0).to(pred.dtype)).abs()
+    return (weight * huber / kappa).mean(-1).sum(-1).mean()
+
+
+class _QuantileHuberLoss(torch.autograd.Function):
+    """The gradient falls out of the same run sums as the loss, so forward keeps one [..., N] tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> Tensor:
+        n, m = pred.shape[-1], target.shape[-1]
+        # [R, N], [R or 1, N], [R, M]
+        rows, targets = pred.reshape(-1, n), target.reshape(-1, m)
+        levels = tau.reshape(1, -1) if tau.ndim <= 1 else tau.expand(pred.shape).reshape(-1, n)
+        gradient = torch.empty_like(rows, memory_format=torch.contiguous_format)
+        total = torch.zeros((), dtype=torch.float64, device=pred.device)
+        scale = 1.0 / (m * rows.shape[0])
+        step = max(1, _BLOCK // (3 * n + m))
+        for start in range(0, rows.shape[0], step):
+            block = slice(start, start + step)
+            level = levels if levels.shape[0] == 1 else levels[block]
+            loss, slope = _loss_and_slope(rows[block], level, targets[block], kappa)
+            total += loss.sum()
+            gradient[block] = slope.mul_(scale)
+        if ctx.needs_input_grad[0]:
+            ctx.save_for_backward(gradient.view(pred.shape))
+        return total.mul_(scale).to(pred.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad_output, None, None, None
+
+
+def _loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
+    """Σ_j ξ(τ_i, T_j − p_i) and its derivative in p_i, both [R, N] in double, for pred [R, N] and target [R, M]."""
+    m = target.shape[-1]
+    t = _sort_rows(target).double()
+    centre = t[:, m // 2, None].clone()
+    t.sub_(centre)
+    p = pred.double() - centre
+
+    # How many targets lie before each cut, and their sums: [R, 3N] = the cuts p+κ, p−κ, p side by side.
+    rank = _ranks(t, p, kappa)
+    # [2, R, M+1]: Σ T and Σ T² of the first k targets
+    prefix = t.new_zeros(2, *t.shape[:-1], m + 1)
+    torch.cumsum(t, -1, out=prefix[0, :, 1:])
+    torch.cumsum(t.square_(), -1, out=prefix[1, :, 1:])
+    count_up, count_low, count_mid = rank.double().chunk(3, -1)
+    sum_up, sum_low, sum_mid = prefix[0].gather(-1, rank).chunk(3, -1)
+    square_up, square_low, square_mid = prefix[1].gather(-1, rank).chunk(3, -1)
+
+    # The two quadratic runs: Σ (p−T) and Σ (p−T)² = p·(Σ (p−T) − Σ T) + Σ T².
+    run = sum_mid - sum_low
+    slope_low = (count_mid - count_low).mul_(p).sub_(run)
+    loss_low = (square_mid - square_low).addcmul_(slope_low - run, p)
+    run = sum_up - sum_mid
+    slope_up = (count_up - count_mid).mul_(p).sub_(run)
+    loss_up = (square_up - square_mid).addcmul_(slope_up - run, p)
+
+    # ... and the two linear ones: Σ (p−T−κ/2) below, Σ (T−p−κ/2) above.
+    loss_low.mul_(0.5 / kappa).sub_(sum_low).addcmul_(count_low, p - 0.5 * kappa)
+    slope_low.mul_(1.0 / kappa).add_(count_low)
+    above = m - count_up
+    loss_up.mul_(0.5 / kappa).sub_(sum_up).add_(prefix[0, :, -1:]).addcmul_(above, p + 0.5 * kappa, value=-1.0)
+    slope_up.mul_(1.0 / kappa).sub_(above)
+
+    # (1−τ)·low + τ·up
+    weight = tau.double().expand_as(p)
+    return torch.lerp(loss_low, loss_up, weight), torch.lerp(slope_low, slope_up, weight)
+
+
+def _sort_rows(values: Tensor) -> Tensor:
+    """Each row in ascending order. On the CPU NumPy's vectorised sort takes a tenth of the time of torch's."""
+    if values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64):
+        return torch.from_numpy(np.sort(values.detach().numpy(), axis=-1))
+    return values.detach().double().sort(-1).values
+
+
+def _ranks(t: Tensor, p: Tensor, kappa: float) -> Tensor:
+    """For sorted t [R, M] and cuts p+κ, p−κ, p: how many t lie before each cut, [R, 3N] in that order."""
+    bits = (t.shape[-1] + 3 * p.shape[-1]).bit_length()
+    if t.device.type == "cpu" and bits <= 20:
+        return _ranks_by_sorting(t, p, kappa, bits)
+    return _ranks_by_searching(t, p, kappa)
+
+
+def _ranks_by_searching(t: Tensor, p: Tensor, kappa: float) -> Tensor:
+    return torch.searchsorted(t, torch.cat([p + kappa, p - kappa, p], -1))
+
+
+def _ranks_by_sorting(t: Tensor, p: Tensor, kappa: float, bits: int) -> Tensor:
+    """Ranks from one sort of all targets and cuts together: on the CPU two to three times faster than binary searches.
+
+    A row's values are shifted to be non-negative, where doubles order like the integers made of the same bits, and the
+    low mantissa bits are replaced by a label, the value's column, by which the ranks find their way back afterwards. At
+    N = M = 128 a resolution of 2⁻⁴² of the row's range is left: values closer than that may swap, which the loss, being
+    smooth there, does not notice.
+    """
+    n, width = p.shape[-1], t.shape[-1] + 3 * p.shape[-1]
+    mask = (1 << bits) - 1
+    low, high = t[:, :1], t[:, -1:]
+    # [R, 3N+M]: columns p+κ, p−κ, p, t. Cuts beyond the outermost targets move there: a huge κ costs no resolution.
+    keys = torch.empty(*t.shape[:-1], width, dtype=torch.float64)
+    torch.minimum(p + kappa, high, out=keys[:, :n])
+    torch.maximum(p - kappa, low, out=keys[:, n : 2 * n])
+    keys[:, 2 * n : 3 * n] = p
+    keys[:, 3 * n :] = t
+    keys.sub_(torch.minimum(low, p.amin(-1, keepdim=True)))
+
+    # Equal values are to come out as p−κ, p, t, p+κ, so that a moved cut stays outside: label = column − n, cyclic.
+    label = (torch.arange(width) - n) & mask
+    unsigned = torch.iinfo(torch.int64).max  # clears the sign of −0.0
+    column = keys.view(torch.int64).bitwise_and_(unsigned & ~mask).bitwise_or_(label)
+    column.numpy().sort(axis=-1)
+    column.add_(n).bitwise_and_(mask)
+    before = (column >= 3 * n).cumsum(-1)
+    return torch.empty_like(before).scatter_(-1, column, before)[:, : 3 * n]
+
+
+def _check(pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> None:
+    if not (math.isfinite(kappa) and kappa > 0):
+        raise SettingsError(f"kappa: must be positive and finite (got {kappa!r}).")
+    for name, tensor in (("pred", pred), ("target", target)):
+        if tensor.ndim == 0 or tensor.numel() == 0:
+            raise ValueError(f"{name} needs at least one dimension and one element (got shape {list(tensor.shape)}).")
+        if not tensor.is_floating_point():
+            raise ValueError(f"{name} must hold floating-point numbers (got {tensor.dtype}).")
+    if pred.shape[:-1] != target.shape[:-1]:
+        raise ValueError(
+            f"pred and target must agree in all dimensions but the last "
+            f"(got {list(pred.shape)} and {list(target.shape)})."
+        )
+    fits = tau.ndim <= pred.ndim and all(
+        size in (1, full) for size, full in zip(reversed(tau.shape), reversed(pred.shape), strict=False)
+    )
+    if not fits:
+        raise ValueError(f"tau of shape {list(tau.shape)} does not broadcast to pred of shape {list(pred.shape)}.")

@@ -1,0 +1,45 @@
+"""What "safe" means: risk measures, constraints on them, and the barrier that keeps a policy inside."""
+
+from portfolio_sdpo.risk.barrier import Barrier, Regime, suboptimality_bound
+from portfolio_sdpo.risk.constraint import Constraint, EtaSchedule, Sense
+from portfolio_sdpo.risk.influence import ClosedForm, Influence, PiecewiseLinear
+from portfolio_sdpo.risk.measures import (
+    BadStateProbability,
+    Custom,
+    CVaR,
+    Entropic,
+    Expectation,
+    MeanSemideviation,
+    Measure,
+    RiskMeasure,
+    Tail,
+    Variance,
+)
+from portfolio_sdpo.risk.spectral import CustomDistortion, Distortion, Power, Spectral, Wang
+
+__all__ = [
+    "BadStateProbability",
+    "Barrier",
+    "CVaR",
+    "ClosedForm",
+    "Constraint",
+    "Custom",
+    "CustomDistortion",
+    "Distortion",
+    "Entropic",
+    "EtaSchedule",
+    "Expectation",
+    "Influence",
+    "MeanSemideviation",
+    "Measure",
+    "PiecewiseLinear",
+    "Power",
+    "Regime",
+    "RiskMeasure",
+    "Sense",
+    "Spectral",
+    "Tail",
+    "Variance",
+    "Wang",
+    "suboptimality_bound",
+]

@@ -1,0 +1,130 @@
+"""A safety constraint: signal, risk measure, bound and sense, with the barrier's weight and the budget's discount."""
+
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
+from torch import Tensor
+
+from portfolio_sdpo.risk.measures import BadStateProbability, CVaR, MeanSemideviation, Measure, Variance
+from portfolio_sdpo.risk.spec import parse
+from portfolio_sdpo.settings import Settings
+
+Sense = Literal["<=", ">="]
+Scalar = TypeVar("Scalar", float, Tensor)
+
+LEAST_MARGIN = 1e-12
+"""Below this, single precision could not tell the barrier's margin from 0."""
+
+
+class EtaSchedule(Settings):
+    """eta growing geometrically from `start` at iteration 0 to `end` at iteration `iterations`, and constant after it.
+
+    >>> EtaSchedule(start=1, end=100, iterations=10).at(5)
+    10.0
+    """
+
+    start: float = Field(gt=0)
+    end: float = Field(gt=0)
+    iterations: int = Field(ge=1)
+
+    @field_validator("end")
+    @classmethod
+    def _grows(cls, end: float, info: ValidationInfo) -> float:
+        if end < info.data.get("start", end):
+            raise ValueError("must be at least start, since eta only grows")
+        return end
+
+    def at(self, iteration: int) -> float:
+        """eta at that iteration."""
+        elapsed = min(max(iteration / self.iterations, 0.0), 1.0)
+        return float(self.start ** (1 - elapsed) * self.end**elapsed)
+
+
+def _eta_form(eta: Any) -> str:
+    return "schedule" if isinstance(eta, dict | EtaSchedule) else "number"
+
+
+Eta = Annotated[
+    Annotated[float, Field(gt=0), Tag("number")] | Annotated[EtaSchedule, Tag("schedule")], Discriminator(_eta_form)
+]
+
+
+class Constraint(Settings):
+    """rho(Y) within a bound, Y the cumulated signal of an episode.
+
+    >>> Constraint(signal="reward", measure=CVaR(alpha=0.1), bound=51, sense=">=").name
+    'cvar[0.1] of reward >= 51'
+    """
+
+    signal: str = Field(pattern=r"^[^\s<>=]+$")
+    """`reward`, or the name of a cost that the environment emits."""
+    measure: Measure
+    sense: Sense
+    bound: float
+    eta: Eta = 20.0
+    """The barrier's weight is 1 / eta, in units of the objective (20 is the paper's for random CMDPs)."""
+    discount: float | None = Field(default=None, gt=0, le=1, validate_default=True)
+    """Discount of this signal's budget: 1 bounds the plain sum over the episode, None is the training discount."""
+    margin: float | None = Field(default=None, ge=LEAST_MARGIN)
+    """Slack below which the barrier goes on as its tangent; None lets the trainer take it from the standard error."""
+    confidence: float = Field(default=0.0, ge=0)
+    """How many standard errors of the estimated risk are taken off the slack."""
+    name: str = Field(default="", validate_default=True)
+    """How logs call it; by default `measure of signal sense bound`."""
+
+    @classmethod
+    def from_spec(cls, spec: str) -> Self:
+        """The constraint behind a compact sentence, as on the command line; the grammar is in `risk.spec`.
+
+        >>> Constraint.from_spec("cvar(0.1) of reward >= 51 eta=30").eta
+        30.0
+        """
+        return cls(**parse(spec))
+
+    @field_validator("sense")
+    @classmethod
+    def _bounds_the_bad_side(cls, sense: Sense, info: ValidationInfo) -> Sense:
+        match info.data.get("measure"):
+            case Variance() | BadStateProbability() if sense == ">=":
+                raise ValueError("must be '<=' for this measure, of which less is safer")
+            case CVaR(tail="lower") | MeanSemideviation(tail="lower") if sense == "<=":
+                raise ValueError("must be '>=' for the lower tail, so take that or measure.tail 'upper'")
+            case CVaR(tail="upper") | MeanSemideviation(tail="upper") if sense == ">=":
+                raise ValueError("must be '<=' for the upper tail, so take that or measure.tail 'lower'")
+        return sense
+
+    @field_validator("bound")
+    @classmethod
+    def _can_be_met(cls, bound: float, info: ValidationInfo) -> float:
+        match info.data.get("measure"):
+            case Variance() if bound <= 0:
+                raise ValueError("must be positive, because no variance lies strictly below 0")
+            case BadStateProbability() if not 0 < bound <= 1:
+                raise ValueError("must be a probability above 0 and at most 1")
+        return bound
+
+    @field_validator("discount")
+    @classmethod
+    def _undiscounted_probability(cls, discount: float | None, info: ValidationInfo) -> float | None:
+        if isinstance(info.data.get("measure"), BadStateProbability):
+            if discount not in (None, 1):
+                raise ValueError("must be 1, or left out, because a discounted sum is not a probability")
+            return 1.0
+        return discount
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _derived_name(cls, name: str | None, info: ValidationInfo) -> str:
+        given = info.data
+        if name or not {"measure", "signal", "sense", "bound"} <= given.keys():
+            return name or "?"
+        return f"{given['measure'].label} of {given['signal']} {given['sense']} {given['bound']:.10g}"
+
+    def slack(self, risk: Scalar, standard_error: Scalar | float = 0.0) -> Scalar:
+        """How far inside the bound a risk `[...]` is, whatever the sense, less `confidence` standard errors of it."""
+        inside = self.bound - risk if self.sense == "<=" else risk - self.bound
+        return inside - self.confidence * standard_error
+
+    def eta_at(self, iteration: int) -> float:
+        """eta at that iteration, scheduled or not."""
+        return self.eta.at(iteration) if isinstance(self.eta, EtaSchedule) else self.eta

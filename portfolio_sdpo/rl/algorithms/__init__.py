@@ -1,0 +1,40 @@
+"""The algorithms by name; each file holds only what makes it that algorithm."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from gymnasium import spaces
+from pydantic import Field
+
+from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.rl.algorithms.base import ActorSettings, Algorithm, AlgorithmSettings, Problem
+from portfolio_sdpo.rl.algorithms.ipo import Ipo, IpoSettings
+from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings
+from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
+
+AnySettings = Annotated[PpoSettings | IpoSettings | SdpoSettings, Field(discriminator="kind")]
+"""Settings of any algorithm, told apart by `kind`."""
+
+_ALGORITHMS: dict[str, Any] = {"ppo": Ppo, "ipo": Ipo, "sdpo": Sdpo}
+
+
+def build(
+    settings: AlgorithmSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
+) -> Algorithm:
+    """The algorithm that these settings describe, with freshly initialised networks."""
+    algorithm: Algorithm = _ALGORITHMS[settings.kind](settings, problem, codec, action_space)
+    return algorithm
+
+
+__all__ = [
+    "ActorSettings",
+    "Algorithm",
+    "AlgorithmSettings",
+    "AnySettings",
+    "IpoSettings",
+    "PpoSettings",
+    "Problem",
+    "SdpoSettings",
+    "build",
+]

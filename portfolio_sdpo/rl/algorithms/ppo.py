@@ -1,0 +1,126 @@
+"""PPO (Schulman et al. 2017): the clipped surrogate, no constraint. The unsafe baseline and the base of IPO and SDPO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from gymnasium import spaces
+from pydantic import Field
+from torch import Tensor
+
+from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.rl.advantage import Grid
+from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Metrics, Problem, policy_metrics
+from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, minibatches
+from portfolio_sdpo.rl.risk_advantage import Assessment, assess, empirical
+from portfolio_sdpo.rl.rollout import Rollout
+from portfolio_sdpo.risk import RiskMeasure
+
+
+class ActorCriticSettings(AlgorithmSettings):
+    """What every algorithm with critics has."""
+
+    critic: CriticSettings = CriticSettings(kind="mean")
+    gae_lambda: float = Field(default=0.9, ge=0, le=1)
+
+
+class PpoSettings(ActorCriticSettings):
+    kind: Literal["ppo"] = "ppo"
+    clip: float = Field(default=0.2, gt=0, lt=1)
+    epochs: int = Field(default=5, ge=1)
+    minibatches: int = Field(default=2, ge=1)
+    entropy: float = Field(default=0.0, ge=0)
+    """Weight of an entropy bonus."""
+
+
+class ActorCritic(Algorithm):
+    """Critics for the reward and for every constraint's signal; advantages from them."""
+
+    atoms = 1
+    """Atoms by which laws are represented when advantages are computed."""
+
+    def __init__(
+        self, settings: ActorCriticSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
+    ) -> None:
+        super().__init__(settings, problem, codec, action_space)
+        self.lam = settings.gae_lambda
+        self.objective_key = ("reward", problem.discount)
+        self.keys = [(constraint.signal, problem.discount_of(constraint)) for constraint in problem.constraints]
+        self.critics = CriticBank(codec, [self.objective_key, *self.keys], settings.critic)
+        self.actor_optimiser = torch.optim.Adam(
+            self.policy.parameters(), lr=settings.actor.learning_rate, eps=1e-5, foreach=True
+        )
+
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return [self.actor_optimiser, self.critics.optimiser]
+
+    def assess(self, measure: RiskMeasure, key: tuple[str, float], rollout: Rollout, grid: Grid) -> Assessment:
+        """ρ of one cumulated signal, and its advantage."""
+        valuation = self.critics.value(key, rollout, grid, self.atoms)
+        return assess(measure, rollout.signals[key[0]], key[1], rollout, grid, valuation, self.lam)
+
+    def assess_all(self, rollout: Rollout, grid: Grid) -> tuple[Assessment, list[Assessment]]:
+        """The objective's and every constraint's."""
+        objective = self.assess(self.problem.objective, self.objective_key, rollout, grid)
+        risks = [
+            self.assess(constraint.measure, key, rollout, grid)
+            for constraint, key in zip(self.problem.constraints, self.keys, strict=True)
+        ]
+        return objective, risks
+
+    def risk_metrics(self, rollout: Rollout, objective: Assessment, risks: Sequence[Assessment]) -> Metrics:
+        """The learner's own view of objective and constraints, each under a column that carries its number."""
+        row: Metrics = {
+            "return": rollout.returns("reward", self.problem.discount).mean().item(),
+            "objective": objective.estimate,
+        }
+        for index, (constraint, key, risk) in enumerate(zip(self.problem.constraints, self.keys, risks, strict=True)):
+            row[f"risk_{index}"] = risk.estimate
+            row[f"risk_se_{index}"] = risk.standard_error
+            row[f"risk_plug_in_{index}"] = risk.plug_in
+            row[f"risk_empirical_{index}"] = empirical(constraint.measure, rollout.returns(*key))[0]
+        return row
+
+
+class Ppo(ActorCritic):
+    """Maximise E[min(ω A, clip(ω) A)], ω the ratio of new to old probability."""
+
+    accepts_nonlinear = True  # it logs any constraint and heeds none
+
+    def __init__(
+        self, settings: PpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
+    ) -> None:
+        super().__init__(settings, problem, codec, action_space)
+        self.settings = settings
+
+    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
+        grid = Grid(rollout)
+        metrics: Metrics = dict(self.critics.fit(rollout, grid, rollout.observation, generator))
+        objective, risks = self.assess_all(rollout, grid)
+        metrics |= self.risk_metrics(rollout, objective, risks)
+        metrics |= self.ascend(rollout, objective.advantage, generator)
+        return metrics
+
+    def ascend(self, rollout: Rollout, advantage: Tensor, generator: torch.Generator) -> Metrics:
+        """Epochs of minibatch ascent on the clipped surrogate of one advantage [n], standardised once."""
+        advantage = (advantage - advantage.mean()) / advantage.std().clamp_min(1e-12)
+        clip = self.settings.clip
+        for _ in range(self.settings.epochs):
+            for batch in minibatches(len(rollout), self.settings.minibatches, generator):
+                parameters = self.policy(rollout.observation[batch])
+                log_prob = self.policy.head.log_prob(parameters, rollout.action[batch])
+                objective = clipped_surrogate(log_prob - rollout.log_prob[batch], advantage[batch], clip)
+                if self.settings.entropy:
+                    objective = objective + self.settings.entropy * self.policy.head.entropy(parameters).mean()
+                self.actor_optimiser.zero_grad()
+                (-objective).backward()  # type: ignore[no-untyped-call]
+                self.actor_optimiser.step()
+        return policy_metrics(self.policy, rollout)
+
+
+def clipped_surrogate(log_ratio: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """mean of min(ω A, clip(ω, 1 ± ε) A) over a batch [m]."""
+    ratio = log_ratio.exp()
+    return torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()

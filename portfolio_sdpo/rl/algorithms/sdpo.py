@@ -1,0 +1,66 @@
+"""SDPO, the paper's Algorithm 1: PPO's clipped objective, one log barrier per risk constraint, quantile critics.
+
+    for k = 0, 1, …
+        B ← run policy π_θ                                   (trainer)
+        update the quantile critics by regression on B       `CriticBank.fit`
+        ρ_i, ∇ρ_i from the critics' laws                     `assess` (score) or `Pathwise`
+        θ ← ascend  J_PPO(θ) + Σ_i ln(slack_i(θ)) / η_i      `Ipo.update`
+
+What makes it SDPO and not IPO: the critics carry whole laws, so ρ_i may be any risk measure, also as the objective.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from gymnasium import spaces
+from pydantic import Field
+
+from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.risk import RiskMeasure
+from portfolio_sdpo.rl.advantage import Grid
+from portfolio_sdpo.rl.algorithms.base import Problem
+from portfolio_sdpo.rl.algorithms.ipo import Ipo, IpoSettings
+from portfolio_sdpo.rl.critics import CriticSettings
+from portfolio_sdpo.rl.risk_advantage import Assessment, assess
+from portfolio_sdpo.rl.rollout import Rollout
+
+
+class SdpoSettings(IpoSettings):
+    kind: Literal["sdpo"] = "sdpo"  # type: ignore[assignment]
+    critic: CriticSettings = CriticSettings(kind="quantile")
+    risk_lambda: float = Field(default=0.9, ge=0, le=1)
+    """λ of the risk advantages."""
+    risk_atoms: int = Field(default=32, ge=2)
+    """Quantiles by which laws are represented when risks and advantages are computed."""
+    partners: int = Field(default=32, ge=1)
+    """Episodes over whose cumulated signal a risk advantage is averaged."""
+    pooled: bool = True
+    """Whether risk advantages are averaged over the batch's cumulated signals or conditioned on each episode's own."""
+
+
+class Sdpo(Ipo):
+    accepts_nonlinear = True
+
+    def __init__(
+        self, settings: SdpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
+    ) -> None:
+        super().__init__(settings, problem, codec, action_space)
+        self.distributional = settings
+        self.atoms = settings.risk_atoms
+
+    def assess(self, measure: RiskMeasure, key: tuple[str, float], rollout: Rollout, grid: Grid) -> Assessment:
+        valuation = self.critics.value(key, rollout, grid, self.atoms)
+        lam = self.lam if measure.linear else self.distributional.risk_lambda
+        signal, discount = key
+        return assess(
+            measure,
+            rollout.signals[signal],
+            discount,
+            rollout,
+            grid,
+            valuation,
+            lam,
+            self.distributional.partners,
+            self.distributional.pooled,
+        )

@@ -1,0 +1,130 @@
+"""Checkpoints: one safetensors file with networks, optimisers and running estimates, written atomically.
+
+Random numbers and the environment need no state here: both start anew in every iteration from (seed, iteration), see
+`rl.rollout`. A file holds the digest of its content, so a flipped byte is found, and nothing in it is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from portfolio_sdpo.errors import CheckpointError
+from portfolio_sdpo.rl.algorithms.base import Algorithm
+
+_PATTERN = "checkpoint-*.safetensors"
+KEPT = 2
+"""How many of the newest checkpoints stay: the newest, and one to fall back on."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` by `content` in one step: a crash leaves the old file or the new one, never a part of either."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def save_checkpoint(folder: Path, algorithm: Algorithm, iteration: int, run: str) -> Path:
+    """Write the state after `iteration` iterations of the run with fingerprint `run`; older files beyond `KEPT` go."""
+    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in algorithm.state_dict().items()}
+    for number, optimiser in enumerate(algorithm.optimisers()):
+        for index, state in optimiser.state_dict()["state"].items():
+            for name, tensor in state.items():
+                tensors[f"optimiser.{number}.{index}.{name}"] = tensor.contiguous()
+    path = folder / f"checkpoint-{iteration:07d}.safetensors"
+    metadata = {"iteration": str(iteration), "run": run, "digest": _digest(tensors, iteration, run)}
+    write_atomically(path, save(tensors, metadata))
+    for old in checkpoints(folder)[:-KEPT]:
+        old.unlink()
+    return path
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """All checkpoints of a run folder, oldest first."""
+    return sorted(folder.glob(_PATTERN))
+
+
+def load_checkpoint(path: Path, algorithm: Algorithm, run: str) -> int:
+    """Put the algorithm into the saved state and return the number of iterations it had seen."""
+    tensors, metadata = _read(path)
+    if metadata["run"] != run:
+        raise CheckpointError(f"{path.name} was written by a run with other settings: use another run folder.")
+    try:
+        algorithm.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+    except RuntimeError as error:
+        raise CheckpointError(f"{path.name} does not fit the networks of this run: {error}") from None
+    for number, optimiser in enumerate(algorithm.optimisers()):
+        _restore(optimiser, tensors, f"optimiser.{number}.")
+    return int(metadata["iteration"])
+
+
+def load_policy(path: Path, algorithm: Algorithm) -> None:
+    """Take only the policy from a checkpoint of whatever run: a feasible start learnt elsewhere."""
+    tensors, _ = _read(path)
+    prefix = "model.policy."
+    try:
+        algorithm.policy.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+    except RuntimeError as error:
+        raise CheckpointError(f"the policy in {path.name} does not fit this run's: {error}") from None
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a dict
+        intact = metadata["digest"] == _digest(tensors, int(metadata["iteration"]), metadata["run"])
+    except FileNotFoundError:
+        raise CheckpointError(f"there is no checkpoint at {path}.") from None
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise CheckpointError(_corrupt(path, str(error))) from None
+    if not intact:
+        raise CheckpointError(_corrupt(path, "its digest does not match"))
+    return tensors, metadata
+
+
+def _corrupt(path: Path, reason: str) -> str:
+    return f"checkpoint {path} is corrupt ({reason}): delete it to continue from the one before it."
+
+
+def _restore(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], prefix: str) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        if key.startswith(prefix):
+            index, name = key.removeprefix(prefix).split(".")
+            state.setdefault(int(index), {})[name] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def _digest(tensors: dict[str, Tensor], iteration: int, run: str) -> str:
+    digest = hashlib.sha256(json.dumps([iteration, run]).encode())
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(tensors[name].detach().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def fingerprint(parts: Sequence[str]) -> str:
+    """A short name for what a run is: equal settings and version give equal fingerprints."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,198 @@
+"""The critics of a run: one per (signal, discount), fitted on every rollout, read through averaged weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from portfolio_sdpo.nn.critic import Critic, MeanCritic, QuantileCritic, midpoints
+from portfolio_sdpo.nn.trunk import Mlp, ObservationCodec
+from portfolio_sdpo.rl.advantage import Grid, discounted_sum_ahead, lambda_returns, lambda_targets
+from portfolio_sdpo.rl.rollout import Rollout
+from portfolio_sdpo.settings import Settings
+
+
+class CriticSettings(Settings):
+    """How the critics look and learn."""
+
+    kind: Literal["quantile", "mean"]
+    """Implicit quantile networks, or only the expected return-to-go."""
+    hidden: tuple[int, ...] = Field(default=(64, 64), min_length=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    epochs: int = Field(default=5, ge=1)
+    minibatches: int = Field(default=4, ge=1)
+    target_lambda: float = Field(default=0.9, ge=0, le=1)
+    """λ of the targets: 0 is one-step TD, 1 the plain return."""
+    warm_up: int = Field(default=3, ge=1)
+    """How many times the first batch is fitted before the first policy step."""
+    averaging: float = Field(default=0.99, ge=0, lt=1)
+    """Decay, per gradient step, of the running average of the weights through which the critics are read; 0 reads the
+    newest weights."""
+    table_decay: float = Field(default=0.0, ge=0)
+    """Weight decay on the rows that belong to discrete states: how reluctantly states are told apart."""
+    atoms: int = Field(default=128, ge=1)
+    """Quantile levels drawn per minibatch (quantile critics)."""
+    dimension: int = Field(default=256, ge=1)
+    """Cosines in the embedding of a level (quantile critics)."""
+    kappa: float = Field(default=0.02, gt=0)
+    """Threshold of the Huber loss in standardised units (quantile critics). Far below the law's own spread, or the
+    quadratic part of the loss turns quantiles into expectiles and the variance is underestimated."""
+    shared_trunk: bool = False
+    """Whether all critics stand on one trunk."""
+
+
+@dataclass(frozen=True)
+class Valuation:
+    """What a critic says of every transition of a rollout, calibrated on that rollout."""
+
+    here: Tensor
+    """[n, N] law of the return-to-go at s_t, N equally likely atoms"""
+    ahead: Tensor
+    """[n, N] the same at s_{t+1}; zero after a termination"""
+    increments: Tensor
+    """[n] TD errors of the means, δ_t = r_t + γ E[ahead] − E[here]"""
+
+
+class CriticBank(nn.Module):
+    """Critics by (signal, discount): a constraint on the reward shares the objective's critic when discounts agree."""
+
+    def __init__(
+        self, codec: ObservationCodec, keys: Sequence[tuple[str, float]], settings: CriticSettings, action_width: int = 0
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        self.keys = list(dict.fromkeys(keys))
+        shared = Mlp(codec, settings.hidden, action_width) if settings.shared_trunk else None
+        self.online = nn.ModuleList(
+            self._critic(shared or Mlp(codec, settings.hidden, action_width)) for _ in self.keys
+        )
+        self.averaged = copy.deepcopy(self.online).requires_grad_(False)
+        tables = {id(p) for name, p in self.online.named_parameters() if ".tables." in name}
+        groups = [
+            {"params": [p for p in self.online.parameters() if id(p) in tables], "weight_decay": settings.table_decay},
+            {"params": [p for p in self.online.parameters() if id(p) not in tables], "weight_decay": 0.0},
+        ]
+        self.optimiser = torch.optim.AdamW(
+            [group for group in groups if group["params"]], lr=settings.learning_rate, foreach=True
+        )
+        self.register_buffer("fits", torch.zeros((), dtype=torch.int64))
+
+    fits: Tensor
+
+    def _critic(self, trunk: Mlp) -> Critic:
+        if self.settings.kind == "mean":
+            return MeanCritic(trunk)
+        return QuantileCritic(trunk, self.settings.dimension, self.settings.kappa)
+
+    def __getitem__(self, key: tuple[str, float]) -> Critic:
+        """The critic to read: averaged weights."""
+        critic = self.averaged[self.keys.index(key)]
+        assert isinstance(critic, Critic)
+        return critic
+
+    def fit(self, rollout: Rollout, grid: Grid, inputs: Tensor, generator: torch.Generator) -> dict[str, float]:
+        """Quantile regression on one rollout (Algorithm 1, lines 3–9); `inputs` [n, ...] is what the critics see."""
+        rounds = self.settings.warm_up if self.fits == 0 else 1
+        loss = torch.zeros(())
+        for _ in range(rounds):
+            targets = [self._targets(key, rollout, grid, inputs, generator) for key in self.keys]
+            for _ in range(self.settings.epochs):
+                for batch in minibatches(len(rollout), self.settings.minibatches, generator):
+                    loss = torch.stack(
+                        [
+                            critic.loss(inputs[batch], target[batch], generator)  # type: ignore[operator]
+                            for critic, target in zip(self.online, targets, strict=True)
+                        ]
+                    ).sum()
+                    self.optimiser.zero_grad()
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    self.optimiser.step()
+                    self._average()
+        return {"critic_loss": loss.item()}
+
+    def _targets(
+        self, key: tuple[str, float], rollout: Rollout, grid: Grid, inputs: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        signal, discount = key
+        values = rollout.signals[signal]
+        lam = self.settings.target_lambda
+        if self.settings.kind == "mean":
+            _, ahead = self.laws(key, rollout, inputs, midpoints(1))
+            targets = lambda_returns(grid, values, ahead.squeeze(-1), discount, lam).unsqueeze(-1)
+        else:
+            levels = torch.rand(self.settings.atoms, generator=generator)
+            _, ahead = self.laws(key, rollout, inputs, levels)
+            # Each sample is one draw from the law, so the atoms must not stay in step from state to state.
+            targets = lambda_targets(grid, values, ahead, discount, lam, generator)
+        self._follow_units(key, targets)
+        return targets
+
+    @torch.no_grad()
+    def laws(
+        self, key: tuple[str, float], rollout: Rollout, inputs: Tensor, levels: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Quantiles [n, N] of the return-to-go at s_t and at s_{t+1}; the latter is zero after a termination."""
+        critic = self[key]
+        here = critic(inputs, levels)
+        ahead = here.roll(-1, 0)
+        ends = rollout.ends
+        open_ended = ends[~rollout.terminated[ends]]
+        ahead[ends] = 0.0
+        if len(open_ended):
+            ahead[open_ended] = critic(rollout.next_observation[open_ended], levels)
+        return here, ahead
+
+    def value(self, key: tuple[str, float], rollout: Rollout, grid: Grid, atoms: int) -> Valuation:
+        """The critic's laws at every transition, moved by what this rollout says of their means.
+
+        A critic that is read through averaged weights lags behind an improving policy, by about the same amount in
+        all states of a time step: the mean residual of all m episodes at that step takes the lag out. That fit uses up
+        one degree of freedom, so the TD errors that are left are stretched by √(m/(m−1)), as for a sample variance.
+        """
+        signal, discount = key
+        values = rollout.signals[signal]
+        here, ahead = self.laws(key, rollout, rollout.observation, midpoints(atoms))
+        increments = values + discount * ahead.mean(-1) - here.mean(-1)
+        residual = grid.lay_out(discounted_sum_ahead(grid, increments, discount))
+        # [L, 1]
+        present = grid.lay_out(torch.ones(len(rollout))).sum(1, keepdim=True)
+        mean = torch.where(present > 1, residual.sum(1, keepdim=True) / present, 0.0)
+        stretch = torch.where(present > 1, (present / (present - 1)).sqrt(), 1.0)
+
+        shift, stretch = (grid.flatten(table.expand_as(residual)) for table in (mean, stretch))
+        here = here + shift.unsqueeze(-1)
+        ahead = ahead + torch.where(rollout.last, 0.0, shift.roll(-1)).unsqueeze(-1)
+        increments = values + discount * ahead.mean(-1) - here.mean(-1)
+        ahead = ahead + ((stretch - 1) * increments / discount).unsqueeze(-1)
+        return Valuation(here, ahead, stretch * increments)
+
+    @torch.no_grad()
+    def _follow_units(self, key: tuple[str, float], targets: Tensor) -> None:
+        """Keep the units in which the critic learns near those of its targets."""
+        index = self.keys.index(key)
+        online, averaged = self.online[index], self.averaged[index]
+        assert isinstance(online, Critic) and isinstance(averaged, Critic)
+        weight = 1.0 / min(int(self.fits) + 1, 100)
+        location = torch.lerp(online.location, targets.mean(), weight)
+        spread = targets.std(unbiased=False).clamp_min(1e-6)
+        scale = spread if self.fits == 0 else torch.lerp(online.scale, spread, weight)
+        for critic in (online, averaged):
+            critic.rescale(location, scale)
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        self.fits += 1
+        # A plain mean of all weights so far until the window of the running average is full.
+        weight = max(1.0 - self.settings.averaging, 1.0 / (1.0 + 0.5 * float(self.fits)))
+        torch._foreach_lerp_(list(self.averaged.parameters()), list(self.online.parameters()), weight)
+
+
+def minibatches(count: int, parts: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """A random partition of 0 … count−1 into `parts` index tensors of nearly equal size."""
+    yield from torch.randperm(count, generator=generator).tensor_split(min(parts, count))

@@ -1,0 +1,222 @@
+"""Experience: whole batches of fresh episodes from any gymnasium vector environment.
+
+Every iteration starts from a reset whose seed follows from (run seed, iteration), and draws its actions from a
+generator derived in the same way. What is collected is therefore a function of the policy, the seed and the iteration
+alone: no hidden state of environment or random numbers has to survive between iterations, and a resumed run continues
+exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, VectorEnv
+from torch import Tensor
+
+from portfolio_sdpo.errors import EnvironmentFault, SettingsError
+from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.nn.trunk import ObservationCodec
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """n transitions, flat and in order: episode after episode, and inside an episode step after step.
+
+    The flat order lets episodes have any length; `episode` and `step` say where each transition belongs.
+    """
+
+    observation: Tensor
+    """[n, D]"""
+    action: Tensor
+    """[n, ...]"""
+    log_prob: Tensor
+    """[n] of the action under the policy that took it"""
+    signals: dict[str, Tensor]
+    """name → [n]; `reward` is always there"""
+    next_observation: Tensor
+    """[n, D]; at an episode's end the final observation, not the one after the reset"""
+    terminated: Tensor
+    """[n] bool: the episode ended here, nothing follows"""
+    last: Tensor
+    """[n] bool: the last transition of its episode in this batch, for whatever reason (terminated, truncated, cut)"""
+    episode: Tensor
+    """[n] index of the episode, 0 … E−1"""
+    step: Tensor
+    """[n] steps since the episode's start"""
+    starts: Tensor = field(init=False)
+    """[E] index of each episode's first transition"""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "starts", (self.step == 0).nonzero().squeeze(-1))
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @property
+    def episodes(self) -> int:
+        return len(self.starts)
+
+    @property
+    def complete(self) -> Tensor:
+        """[E] bool: the episode came to its own end (terminated or truncated by the environment is not told apart
+        here from a cut by the batch: only a termination closes the sum of a signal)."""
+        return self.terminated[self.ends]
+
+    @property
+    def ends(self) -> Tensor:
+        """[E] index of each episode's last transition"""
+        return self.last.nonzero().squeeze(-1)
+
+    def per_episode(self, values: Tensor) -> Tensor:
+        """Sum of [n] values over each episode, [E]."""
+        return torch.zeros(self.episodes, dtype=values.dtype).index_add_(0, self.episode, values)
+
+    def returns(self, signal: str, discount: float) -> Tensor:
+        """Σ_t γ^t signal_t of each episode, [E]."""
+        return self.per_episode(self.signals[signal] * discount**self.step)
+
+
+def stream(seed: int, iteration: int, purpose: int) -> np.random.SeedSequence:
+    """The root of the random numbers for one purpose in one iteration of one run."""
+    return np.random.SeedSequence((seed, iteration, purpose))
+
+
+def torch_generator(sequence: np.random.SeedSequence) -> torch.Generator:
+    return torch.Generator().manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> 1))
+
+
+class Collector:
+    """Runs a policy in a vector environment for `steps` steps of every sub-environment and returns the rollout."""
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], signals: Iterable[str], steps: int, seed: int) -> None:
+        if steps < 1:
+            raise SettingsError(f"steps: each environment needs at least one step per iteration (got {steps}).")
+        self.env = env
+        self.codec = ObservationCodec(env.single_observation_space)
+        self.costs = [name for name in dict.fromkeys(signals) if name != "reward"]
+        self.steps = steps
+        self.seed = seed
+        self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+
+    def collect(self, policy: Policy, iteration: int) -> Rollout:
+        """One batch of `steps` × num_envs transitions, less the ones in which gymnasium only resets."""
+        count = self.env.num_envs
+        environment_seed, action_seed = stream(self.seed, iteration, 0).spawn(2)
+        generator = torch_generator(action_seed)
+        raw, _ = self.env.reset(seed=int(environment_seed.generate_state(1)[0] >> 1))
+        observation = self._encode(raw)
+        columns: dict[str, list[Tensor]] = {name: [] for name in ("observation", "action", "log_prob", "next", "end")}
+        signals: dict[str, list[np.ndarray]] = {name: [] for name in ("reward", *self.costs)}
+        terminations, live = [], []
+        resetting = np.zeros(count, dtype=bool)
+        for _ in range(self.steps):
+            action, log_prob = policy.act(observation, generator)
+            raw, reward, terminated, truncated, info = self.env.step(action.numpy())
+            done = np.logical_or(terminated, truncated)
+            following = self._encode(raw)
+            columns["observation"].append(observation)
+            columns["action"].append(action)
+            columns["log_prob"].append(log_prob)
+            columns["next"].append(self._final(following, done, info))
+            signals["reward"].append(np.asarray(reward, dtype=np.float64))
+            for name in self.costs:
+                signals[name].append(self._cost(name, info, done, resetting))
+            columns["end"].append(torch.from_numpy(done.copy()))
+            terminations.append(torch.from_numpy(np.array(terminated, dtype=bool)))
+            live.append(torch.from_numpy(~resetting))
+            # In gymnasium's NEXT_STEP mode the step after an episode's end only resets: its transition is dropped.
+            resetting = done & (self._mode == AutoresetMode.NEXT_STEP)
+            observation = following
+            if self._mode == AutoresetMode.DISABLED and done.any():
+                raw, _ = self.env.reset(options={"reset_mask": done})
+                observation = self._encode(raw)
+        return self._assemble(columns, signals, torch.stack(terminations), torch.stack(live))
+
+    def _assemble(
+        self,
+        columns: dict[str, list[Tensor]],
+        signals: dict[str, list[np.ndarray]],
+        terminated: Tensor,
+        live: Tensor,
+    ) -> Rollout:
+        """Stacks of [T, B, ...] to the flat, episode-by-episode order."""
+        # [B, T]: one sub-environment after the other, each in time order.
+        keep = live.T.reshape(-1)
+
+        def flat(stacked: Tensor) -> Tensor:
+            return stacked.transpose(0, 1).reshape(-1, *stacked.shape[2:])[keep]
+
+        end = torch.stack(columns["end"])
+        last = end.clone()
+        last[-1] = True
+        if not live[-1].all():
+            # A sub-environment whose final row is a mere reset: the row before it ended the episode anyway.
+            last[-1] &= live[-1]
+        last = flat(last)
+        first = torch.cat([torch.ones(1, dtype=torch.bool), last[:-1]])
+        episode = first.long().cumsum(0) - 1
+        index = torch.arange(len(first))
+        step = index - index[first][episode]
+        tensors = {name: flat(torch.from_numpy(np.stack(rows))).float() for name, rows in signals.items()}
+        for name, values in tensors.items():
+            if not values.isfinite().all():
+                raise EnvironmentFault(
+                    f"the environment returned a {name} that is not finite: check its step() for a division by zero."
+                )
+        return Rollout(
+            observation=flat(torch.stack(columns["observation"])),
+            action=flat(torch.stack(columns["action"])),
+            log_prob=flat(torch.stack(columns["log_prob"])),
+            signals=tensors,
+            next_observation=flat(torch.stack(columns["next"])),
+            terminated=flat(terminated),
+            last=last,
+            episode=episode,
+            step=step,
+        )
+
+    def _encode(self, observation: Any) -> Tensor:
+        encoded = self.codec.encode(observation, self.env.num_envs)
+        if not encoded.isfinite().all():
+            raise EnvironmentFault(
+                "the environment returned an observation that is not finite: check what its reset() and step() return."
+            )
+        return encoded
+
+    def _final(self, following: Tensor, done: np.ndarray, info: dict[str, Any]) -> Tensor:
+        """The observations that end this step; where an episode is over, the last one before the automatic reset."""
+        if not done.any() or self._mode != AutoresetMode.SAME_STEP:
+            return following
+        final = info.get("final_obs")
+        if final is None:
+            raise EnvironmentFault("the environment resets in the same step but its info lacks 'final_obs'.")
+        if isinstance(final, np.ndarray) and final.dtype == object:
+            # gymnasium's SyncVectorEnv keeps one observation per finished sub-environment, None elsewhere.
+            following = following.clone()
+            for index in np.flatnonzero(done):
+                following[index] = self.codec.encode(final[index], 1)[0]
+            return following
+        return torch.where(torch.from_numpy(done)[:, None], self.codec.encode(final, len(done)), following)
+
+    def _cost(self, name: str, info: dict[str, Any], done: np.ndarray, resetting: np.ndarray) -> np.ndarray:
+        """A named signal of every sub-environment, [B]."""
+        values = np.zeros(len(done))
+        given = np.zeros(len(done), dtype=bool)
+        sources = [(info, ~done)] if self._mode == AutoresetMode.SAME_STEP else [(info, np.ones_like(done))]
+        if self._mode == AutoresetMode.SAME_STEP and done.any():
+            sources.append((cast(dict[str, Any], info.get("final_info", {})), done))
+        for source, where in sources:
+            if name in source:
+                present = where & np.asarray(source.get(f"_{name}", True))
+                values = np.where(present, np.asarray(source[name], dtype=np.float64), values)
+                given |= present
+        if not (given | resetting).all():
+            raise EnvironmentFault(
+                f"the environment's info lacks the signal '{name}' that a constraint bounds: "
+                "return it from every step(), or correct the constraint's signal."
+            )
+        return values

@@ -1,0 +1,164 @@
+"""The training loop: collect, update, log, checkpoint; a killed run resumes to the same bytes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium.vector import VectorEnv
+from pydantic import Field
+
+import portfolio_sdpo
+from portfolio_sdpo.errors import CheckpointError, DivergenceError, RunError
+from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.rl import checkpoint, metrics
+from portfolio_sdpo.rl.algorithms import AnySettings, Problem, build
+from portfolio_sdpo.rl.algorithms.base import Algorithm, Metrics
+from portfolio_sdpo.rl.rollout import Collector, stream, torch_generator
+from portfolio_sdpo.settings import Settings
+
+Probe = Callable[[Policy, int], dict[str, float]]
+"""Looks at the policy of an iteration from outside, for instance on fresh episodes; its figures join the log."""
+Watcher = Callable[[Metrics], None]
+"""Is shown every row of the log as it is made, with `steps_per_second` added."""
+
+_COLLECT, _UPDATE, _INITIALISE = 0, 1, 2
+"""Purposes of the random streams; `Collector` uses the first."""
+
+
+class TrainSettings(Settings):
+    """One training run, completely: with the environment, it determines every byte of the result."""
+
+    problem: Problem
+    algorithm: AnySettings
+    iterations: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    """Steps of every sub-environment per iteration, each iteration beginning with a reset."""
+    seed: int = Field(default=0, ge=0)
+    start: Path | None = None
+    """A checkpoint whose policy is the (feasible) start; None starts from the policy head's initial action."""
+    environment: str = ""
+    """Name and content of the environment, for the record."""
+    checkpoint_every: int = Field(default=10, ge=1)
+    tensorboard: bool = True
+
+
+class Trainer:
+    """Trains one algorithm in one vector environment, in one run folder.
+
+    >>> # trainer = Trainer(settings, env, folder); trainer.run()
+
+    The folder holds `config.json` (all settings, version, fingerprint), `metrics.parquet` (a row per iteration),
+    `checkpoint-*.safetensors`, and TensorBoard's events. Run again with the same settings it continues where it was.
+    """
+
+    def __init__(
+        self, settings: TrainSettings, env: VectorEnv[Any, Any, Any], folder: Path, probe: Probe | None = None
+    ) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.probe = probe
+        self.collector = Collector(env, settings.problem.signals(), settings.steps, settings.seed)
+        self.algorithm = self._build(env)
+        self.iteration = 0
+        self.rows: list[Metrics] = []
+        self.run_id = checkpoint.fingerprint([portfolio_sdpo.__version__, settings.model_dump_json()])
+        self._open()
+
+    def _build(self, env: VectorEnv[Any, Any, Any]) -> Algorithm:
+        settings = self.settings
+        with torch.random.fork_rng():
+            # Layers initialise themselves from torch's global generator, and only there is it used.
+            seed = stream(settings.seed, 0, _INITIALISE)
+            torch.manual_seed(torch_generator(seed).initial_seed())
+            algorithm = build(settings.algorithm, settings.problem, self.collector.codec, env.single_action_space)
+        if settings.start is not None:
+            checkpoint.load_policy(settings.start, algorithm)
+        return algorithm
+
+    def _open(self) -> None:
+        """Make the run folder, or continue the run that is in it."""
+        config = self.folder / "config.json"
+        if config.exists():
+            if metrics.read_config(config)["fingerprint"] != self.run_id:
+                raise RunError(f"{self.folder} holds a run with other settings: choose another folder or delete it.")
+        else:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise RunError(f"cannot make the run folder {self.folder}: {error.strerror}.") from None
+            metrics.write_config(config, self.settings, self.run_id, self._start())
+        saved = checkpoint.checkpoints(self.folder)
+        if saved:
+            self.iteration = checkpoint.load_checkpoint(saved[-1], self.algorithm, self.run_id)
+            self.rows = metrics.read_rows(self.folder / "metrics.parquet")[: self.iteration]
+            if len(self.rows) < self.iteration:
+                raise CheckpointError(
+                    f"{self.folder} has fewer rows in metrics.parquet than its checkpoint has iterations: "
+                    "start again in another folder."
+                )
+
+    def _start(self) -> str:
+        if self.settings.start is not None:
+            return f"checkpoint {self.settings.start}"
+        return "phase I" if getattr(self.settings.algorithm, "phase_one", 0) else "initial policy"
+
+    @property
+    def policy(self) -> Policy:
+        return self.algorithm.policy
+
+    def run(self, watch: Watcher | None = None) -> list[Metrics]:
+        """Train to the end and return the log, one row per iteration.
+
+        An interrupt (Ctrl-C) saves what was reached before it goes on its way.
+        """
+        events = metrics.Events(self.folder, self.iteration) if self.settings.tensorboard else None
+        try:
+            while self.iteration < self.settings.iterations:
+                begun = time.perf_counter()
+                row = self._iterate()
+                self.rows.append(row)
+                self.iteration += 1
+                rate = float(row["steps"]) / (time.perf_counter() - begun)
+                if events:
+                    events.add(self.iteration, row | {"steps_per_second": rate})
+                if watch:
+                    watch(row | {"steps_per_second": rate})
+                if self.iteration % self.settings.checkpoint_every == 0:
+                    self._save()
+        except KeyboardInterrupt:
+            self._save()
+            raise
+        finally:
+            if events:
+                events.close()
+        self._save()
+        return self.rows
+
+    def _iterate(self) -> Metrics:
+        row: Metrics = {"iteration": float(self.iteration)}
+        if self.probe:
+            row |= self.probe(self.policy, self.iteration)
+        rollout = self.collector.collect(self.policy, self.iteration)
+        generator = torch_generator(stream(self.settings.seed, self.iteration, _UPDATE))
+        row |= self.algorithm.update(rollout, self.iteration, generator)
+        row["steps"] = float(len(rollout))
+        row["episodes"] = float(rollout.episodes)
+        bad = [name for name, value in row.items() if isinstance(value, float) and math.isnan(value)]
+        if bad or not all(parameter.isfinite().all() for parameter in self.policy.parameters()):
+            raise DivergenceError(
+                f"training diverged in iteration {self.iteration} ({', '.join(bad) or 'policy weights'} not finite): "
+                "lower the learning rate; the checkpoints before it are intact."
+            )
+        return row
+
+    def _save(self) -> None:
+        # Rows first: after a crash in between, resuming cuts them back to the checkpoint.
+        metrics.write_rows(self.folder / "metrics.parquet", self.rows)
+        checkpoint.save_checkpoint(self.folder, self.algorithm, self.iteration, self.run_id)
+
+

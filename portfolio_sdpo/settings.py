@@ -1,0 +1,64 @@
+"""Frozen, typed, validated settings: wrong ones fail at construction with a sentence that names the field."""
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from portfolio_sdpo.errors import SettingsError
+
+
+class Settings(BaseModel):
+    """Base of every settings object: immutable, no unknown fields, no NaN, errors as `SettingsError`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants")
+
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise SettingsError(_one_sentence(type(self).__name__, error)) from None
+
+    # Settings inside settings are then validated without this __init__, and a complaint keeps its path: Run.cvar.alpha.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """As pydantic's, with errors as `SettingsError`."""
+        try:
+            return super().model_validate_json(json_data, **options)
+        except ValidationError as error:
+            raise SettingsError(_one_sentence(cls.__name__, error)) from None
+
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """As pydantic's; `mode="json"` raises a `SettingsError` when a function has no import path."""
+        try:
+            return super().model_dump(**options)
+        except PydanticSerializationError as error:
+            raise _unwritable(type(self).__name__, error) from None
+
+    def model_dump_json(self, **options: Any) -> str:
+        """As pydantic's; raises a `SettingsError` when a function has no import path."""
+        try:
+            return super().model_dump_json(**options)
+        except PydanticSerializationError as error:
+            raise _unwritable(type(self).__name__, error) from None
+
+
+def _one_sentence(owner: str, error: ValidationError) -> str:
+    """The first complaint of a pydantic error as one sentence: `CVaR.alpha: ... (got 1.5).`"""
+    first = error.errors(include_url=False)[0]
+    field = ".".join([owner, *map(str, first["loc"])])
+    inner = first.get("ctx", {}).get("error")
+    if isinstance(inner, SettingsError):
+        return f"{field}: {inner}"
+    message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    message = message[0].lower() + message[1:]
+    got = "" if first["type"] == "missing" or not first["loc"] else f" (got {first['input']!r})"
+    return f"{field}: {message.rstrip('.')}{got}."
+
+
+def _unwritable(owner: str, error: PydanticSerializationError) -> SettingsError:
+    """What pydantic wrapped: the sentence of the field that cannot be written."""
+    sentence = str(error).rpartition(f"{SettingsError.__name__}: ")[2]
+    return SettingsError(f"{owner}: {sentence}")
