@@ -173,7 +173,7 @@ def _observation_space(cmdp: Cmdp) -> spaces.Dict:
     return spaces.Dict({"state": spaces.Discrete(cmdp.states), "time": spaces.Box(0.0, 1.0, (1,), np.float32)})
 
 
-class RandomCmdpEnv(gymnasium.Env[dict[str, Any], int]):
+class RandomCmdpEnv(gymnasium.Env[dict[str, Any], np.int64]):
     """One episode at a time; `info` carries the further signals by name."""
 
     def __init__(self, cmdp: Cmdp) -> None:
@@ -192,7 +192,7 @@ class RandomCmdpEnv(gymnasium.Env[dict[str, Any], int]):
         self._time = 0
         return self._observation(), {}
 
-    def step(self, action: int) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: int | np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         if not 0 <= action < self.cmdp.actions:
             raise SettingsError(f"action: must be between 0 and {self.cmdp.actions - 1} (got {action}).")
         states, signals = self._walker.step(np.array([self._state]), np.array([int(action)]), self.np_random)
@@ -208,7 +208,7 @@ class RandomCmdpEnv(gymnasium.Env[dict[str, Any], int]):
         return {"state": np.int64(self._state), "time": time}
 
 
-class RandomCmdpVectorEnv(VectorEnv[dict[str, Any], NDArray[np.int64], NDArray[np.float64]]):
+class RandomCmdpVectorEnv(VectorEnv[dict[str, Any], NDArray[np.int64], NDArray[Any]]):
     """`num_envs` episodes side by side on arrays: the fast path of the random-CMDP experiments.
 
     All episodes have the same length, so they all end, and start again, in the same step. The `info` of that step
@@ -239,7 +239,7 @@ class RandomCmdpVectorEnv(VectorEnv[dict[str, Any], NDArray[np.int64], NDArray[n
 
     def step(
         self, actions: NDArray[np.int64]
-    ) -> tuple[dict[str, Any], NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+    ) -> tuple[dict[str, Any], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         if actions.shape != (self.num_envs,) or actions.min() < 0 or actions.max() >= self.cmdp.actions:
             raise SettingsError(
                 f"actions: must be {self.num_envs} numbers between 0 and {self.cmdp.actions - 1} (got {actions!r})."
@@ -273,9 +273,7 @@ def make_random_cmdp_env(
     costs: tuple[str, ...] = (),
 ) -> RandomCmdpEnv:
     """One episode of `random_cmdp(...)`, for `gymnasium.make`; `seed` is that of the tables."""
-    return RandomCmdpEnv(
-        random_cmdp(states, actions, seed=seed, noise_scale=noise_scale, horizon=horizon, costs=costs)
-    )
+    return RandomCmdpEnv(random_cmdp(states, actions, seed=seed, noise_scale=noise_scale, horizon=horizon, costs=costs))
 
 
 def make_random_cmdp_vector_env(

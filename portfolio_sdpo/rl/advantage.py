@@ -46,7 +46,7 @@ def discounted_sum_ahead(grid: Grid, increments: Tensor, decay: float) -> Tensor
 
 def cumulated_before(grid: Grid, rollout: Rollout, signal: Tensor, discount: float) -> Tensor:
     """c_t = Σ_{k<t} γ^k signal_k, [L, E]; once an episode is over it stays at the episode's total."""
-    paid = grid.lay_out(signal * discount**rollout.step)
+    paid = grid.lay_out(signal * discount ** rollout.step.to(signal.dtype))
     total = paid.cumsum(0)
     return total - paid
 
@@ -75,7 +75,7 @@ def lambda_targets(
 def lambda_returns(grid: Grid, signal: Tensor, ahead: Tensor, discount: float, lam: float) -> Tensor:
     """The expectation of `lambda_targets` over its coin flips: the λ-return [n], from values ahead [n]."""
     paid, fresh = grid.lay_out(signal), grid.lay_out(ahead)
-    alive = grid.lay_out(torch.ones(len(signal)))
+    alive = grid.lay_out(torch.ones_like(signal))
     targets = torch.empty_like(fresh)
     for t in range(grid.length - 1, -1, -1):
         following = fresh[t]

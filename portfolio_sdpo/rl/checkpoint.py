@@ -12,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,6 +23,8 @@ from portfolio_sdpo.errors import CheckpointError
 from portfolio_sdpo.rl.algorithms.base import Algorithm
 
 _PATTERN = "checkpoint-*.safetensors"
+_RECORD = "portfolio_sdpo"
+"""Name of the metadata entry: JSON with iteration, run and digest."""
 KEPT = 2
 """How many of the newest checkpoints stay: the newest, and one to fall back on."""
 
@@ -47,17 +50,23 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def save_checkpoint(folder: Path, algorithm: Algorithm, iteration: int, run: str) -> Path:
     """Write the state after `iteration` iterations of the run with fingerprint `run`; older files beyond `KEPT` go."""
-    tensors = {f"model.{name}": tensor.contiguous() for name, tensor in algorithm.state_dict().items()}
+    tensors = {f"model.{name}": _copy(tensor) for name, tensor in algorithm.state_dict().items()}
     for number, optimiser in enumerate(algorithm.optimisers()):
         for index, state in optimiser.state_dict()["state"].items():
             for name, tensor in state.items():
-                tensors[f"optimiser.{number}.{index}.{name}"] = tensor.contiguous()
+                tensors[f"optimiser.{number}.{index}.{name}"] = _copy(tensor)
     path = folder / f"checkpoint-{iteration:07d}.safetensors"
-    metadata = {"iteration": str(iteration), "run": run, "digest": _digest(tensors, iteration, run)}
-    write_atomically(path, save(tensors, metadata))
+    record = {"iteration": iteration, "run": run, "digest": _digest(tensors, iteration, run)}
+    # One entry: safetensors writes several in random order, and the same run would not give the same bytes.
+    write_atomically(path, save(tensors, {_RECORD: json.dumps(record)}))
     for old in checkpoints(folder)[:-KEPT]:
         old.unlink()
     return path
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """Safetensors refuses tensors that share memory, as those of a shared trunk do."""
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -67,8 +76,8 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def load_checkpoint(path: Path, algorithm: Algorithm, run: str) -> int:
     """Put the algorithm into the saved state and return the number of iterations it had seen."""
-    tensors, metadata = _read(path)
-    if metadata["run"] != run:
+    tensors, record = _read(path)
+    if record["run"] != run:
         raise CheckpointError(f"{path.name} was written by a run with other settings: use another run folder.")
     try:
         algorithm.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
@@ -76,7 +85,7 @@ def load_checkpoint(path: Path, algorithm: Algorithm, run: str) -> int:
         raise CheckpointError(f"{path.name} does not fit the networks of this run: {error}") from None
     for number, optimiser in enumerate(algorithm.optimisers()):
         _restore(optimiser, tensors, f"optimiser.{number}.")
-    return int(metadata["iteration"])
+    return int(record["iteration"])
 
 
 def load_policy(path: Path, algorithm: Algorithm) -> None:
@@ -89,19 +98,20 @@ def load_policy(path: Path, algorithm: Algorithm) -> None:
         raise CheckpointError(f"the policy in {path.name} does not fit this run's: {error}") from None
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and record of an intact checkpoint."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            record = json.loads((file.metadata() or {})[_RECORD])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a dict
-        intact = metadata["digest"] == _digest(tensors, int(metadata["iteration"]), metadata["run"])
+        intact = record["digest"] == _digest(tensors, record["iteration"], record["run"])
     except FileNotFoundError:
         raise CheckpointError(f"there is no checkpoint at {path}.") from None
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(_corrupt(path, str(error))) from None
     if not intact:
         raise CheckpointError(_corrupt(path, "its digest does not match"))
-    return tensors, metadata
+    return tensors, record
 
 
 def _corrupt(path: Path, reason: str) -> str:
@@ -119,9 +129,9 @@ def _restore(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], prefi
 
 def _digest(tensors: dict[str, Tensor], iteration: int, run: str) -> str:
     digest = hashlib.sha256(json.dumps([iteration, run]).encode())
-    for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(tensors[name].detach().numpy().tobytes())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(json.dumps([name, str(tensor.dtype), *tensor.shape]).encode())
+        digest.update(tensor.detach().numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -29,7 +29,7 @@ class CriticSettings(Settings):
     minibatches: int = Field(default=4, ge=1)
     target_lambda: float = Field(default=0.9, ge=0, le=1)
     """λ of the targets: 0 is one-step TD, 1 the plain return."""
-    warm_up: int = Field(default=3, ge=1)
+    warm_up: int = Field(default=10, ge=1)
     """How many times the first batch is fitted before the first policy step."""
     averaging: float = Field(default=0.99, ge=0, lt=1)
     """Decay, per gradient step, of the running average of the weights through which the critics are read; 0 reads the
@@ -96,50 +96,50 @@ class CriticBank(nn.Module):
         assert isinstance(critic, Critic)
         return critic
 
-    def fit(self, rollout: Rollout, grid: Grid, inputs: Tensor, generator: torch.Generator) -> dict[str, float]:
-        """Quantile regression on one rollout (Algorithm 1, lines 3–9); `inputs` [n, ...] is what the critics see."""
-        rounds = self.settings.warm_up if self.fits == 0 else 1
-        loss = torch.zeros(())
-        for _ in range(rounds):
-            targets = [self._targets(key, rollout, grid, inputs, generator) for key in self.keys]
-            for _ in range(self.settings.epochs):
-                for batch in minibatches(len(rollout), self.settings.minibatches, generator):
-                    loss = torch.stack(
-                        [
-                            critic.loss(inputs[batch], target[batch], generator)  # type: ignore[operator]
-                            for critic, target in zip(self.online, targets, strict=True)
-                        ]
-                    ).sum()
-                    self.optimiser.zero_grad()
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    self.optimiser.step()
-                    self._average()
-        return {"critic_loss": loss.item()}
+    def fit(self, rollout: Rollout, grid: Grid, generator: torch.Generator) -> dict[str, float]:
+        """Regression on one rollout (Algorithm 1, lines 3–9), the first one several times over."""
+        loss = 0.0
+        for _ in range(self.settings.warm_up if self.fits == 0 else 1):
+            loss = self.regress(rollout.observation, self.targets(rollout, grid, generator), generator)
+        return {"critic_loss": loss}
 
-    def _targets(
-        self, key: tuple[str, float], rollout: Rollout, grid: Grid, inputs: Tensor, generator: torch.Generator
-    ) -> Tensor:
-        signal, discount = key
-        values = rollout.signals[signal]
+    def regress(self, inputs: Tensor, targets: Sequence[Tensor], generator: torch.Generator) -> float:
+        """Epochs of minibatch descent: inputs [n, ...] against target samples [n, N] of every key; the last loss."""
+        for key, target in zip(self.keys, targets, strict=True):
+            self._follow_units(key, target)
+        loss = torch.zeros(())
+        for _ in range(self.settings.epochs):
+            for batch in minibatches(len(inputs), self.settings.minibatches, generator):
+                losses = [
+                    critic.loss(inputs[batch], target[batch], generator)  # type: ignore[operator]
+                    for critic, target in zip(self.online, targets, strict=True)
+                ]
+                loss = torch.stack(losses).sum()
+                self.optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                self.optimiser.step()
+                self._average()
+        return loss.item()
+
+    def targets(self, rollout: Rollout, grid: Grid, generator: torch.Generator) -> list[Tensor]:
+        """Samples [n, N] of every key's return-to-go (λ-targets); the λ-return [n, 1] for mean critics."""
         lam = self.settings.target_lambda
-        if self.settings.kind == "mean":
-            _, ahead = self.laws(key, rollout, inputs, midpoints(1))
-            targets = lambda_returns(grid, values, ahead.squeeze(-1), discount, lam).unsqueeze(-1)
-        else:
-            levels = torch.rand(self.settings.atoms, generator=generator)
-            _, ahead = self.laws(key, rollout, inputs, levels)
-            # Each sample is one draw from the law, so the atoms must not stay in step from state to state.
-            targets = lambda_targets(grid, values, ahead, discount, lam, generator)
-        self._follow_units(key, targets)
+        targets = []
+        for key in self.keys:
+            signal, discount = rollout.signals[key[0]], key[1]
+            if self.settings.kind == "mean":
+                _, ahead = self.laws(key, rollout, midpoints(1))
+                targets.append(lambda_returns(grid, signal, ahead.squeeze(-1), discount, lam).unsqueeze(-1))
+            else:
+                _, ahead = self.laws(key, rollout, torch.rand(self.settings.atoms, generator=generator))
+                targets.append(lambda_targets(grid, signal, ahead, discount, lam, generator))
         return targets
 
     @torch.no_grad()
-    def laws(
-        self, key: tuple[str, float], rollout: Rollout, inputs: Tensor, levels: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def laws(self, key: tuple[str, float], rollout: Rollout, levels: Tensor) -> tuple[Tensor, Tensor]:
         """Quantiles [n, N] of the return-to-go at s_t and at s_{t+1}; the latter is zero after a termination."""
         critic = self[key]
-        here = critic(inputs, levels)
+        here = critic(rollout.observation, levels)
         ahead = here.roll(-1, 0)
         ends = rollout.ends
         open_ended = ends[~rollout.terminated[ends]]
@@ -157,7 +157,7 @@ class CriticBank(nn.Module):
         """
         signal, discount = key
         values = rollout.signals[signal]
-        here, ahead = self.laws(key, rollout, rollout.observation, midpoints(atoms))
+        here, ahead = self.laws(key, rollout, midpoints(atoms))
         increments = values + discount * ahead.mean(-1) - here.mean(-1)
         residual = grid.lay_out(discounted_sum_ahead(grid, increments, discount))
         # [L, 1]

@@ -23,6 +23,9 @@ from portfolio_sdpo.rl.advantage import Grid, cumulated_before, discounted_sum_a
 from portfolio_sdpo.rl.critics import Valuation
 from portfolio_sdpo.rl.rollout import Rollout
 
+LEAST_WEIGHT = 1e-4
+"""Increments of u are divided by γ^t, but by no less than this: later steps hardly move the return from s0, and in single
+precision the quotient would be noise, or 0/0."""
 _CHUNK = 1 << 21
 """Elements of the table partners × transitions × atoms that are evaluated at a time."""
 
@@ -41,6 +44,58 @@ class Assessment:
     """[n] risk advantage, on the footing of the reward advantage"""
 
 
+class Utility:
+    """What u is worth seen from every transition: E[u(c_t + γ^t Y)] for laws Y of the return-to-go.
+
+    u belongs to an episode's s0 (the paper's ρ is a mean over s0), c_t to its past. Pooled, both are averaged over
+    `partners` episodes at the same step instead of taken from the transition's own: the policy cannot see c_t, so this
+    removes noise; it is an approximation where c_t and s_t depend on each other.
+    """
+
+    def __init__(
+        self,
+        measure: RiskMeasure,
+        first: Tensor,
+        signal: Tensor,
+        discount: float,
+        rollout: Rollout,
+        grid: Grid,
+        partners: int,
+        pooled: bool,
+    ) -> None:
+        # first: [E, N] laws at the episodes' s0; signal: [n].
+        self._rollout = rollout
+        self._weight = discount ** rollout.step.to(signal.dtype)
+        self._before = cumulated_before(grid, rollout, signal, discount)
+        self._measure, self._first = measure, first
+        self._chosen = None
+        if pooled:
+            self._chosen = torch.linspace(0, rollout.episodes - 1, min(partners, rollout.episodes)).round().long()
+            alive = grid.lay_out(torch.ones_like(signal))[:, self._chosen]
+            # Where none of the partners is still under way, all of them count.
+            alive = torch.where(alive.sum(1, keepdim=True) > 0, alive, 1.0)
+            self._share = (alive / alive.sum(1, keepdim=True)).T
+            self._influence = measure.influence(first[self._chosen])
+
+    def __call__(self, law: Tensor, index: Tensor | None = None) -> Tensor:
+        """Laws [m, N], equally likely atoms, at the transitions `index` [m] (None: all of them) to utilities [m]."""
+        if index is None:
+            index = torch.arange(len(law))
+        law = self._weight[index].unsqueeze(-1) * law
+        if self._chosen is None:
+            episode = self._rollout.episode[index]
+            total = self._before[self._rollout.step[index], episode].unsqueeze(-1) + law
+            return self._measure.influence(self._first[episode])(total).mean(-1)
+        size = max(1, _CHUNK // (len(self._chosen) * law.shape[-1]))
+        parts = zip(law.split(size), self._rollout.step[index].split(size), strict=True)
+        return torch.cat([self._pooled(part, step, self._chosen) for part, step in parts])
+
+    def _pooled(self, law: Tensor, step: Tensor, chosen: Tensor) -> Tensor:
+        # [J, m, 1] + [m, N]
+        total = self._before[step][:, chosen].T.unsqueeze(-1) + law
+        return (self._share[:, step] * self._influence(total).mean(-1)).sum(0)
+
+
 def assess(
     measure: RiskMeasure,
     signal: Tensor,
@@ -55,70 +110,26 @@ def assess(
     """ρ of Σ_t γ^t signal_t and its advantage.
 
     signal: [n] the stream that is cumulated. lam: decay of the increments, as λ in GAE.
-    pooled: average u over the c_t of `partners` episodes at the same step instead of each episode's own c_t. The policy
-    cannot see c_t, so this removes noise; it is an approximation where c_t and s_t depend on each other.
+    partners, pooled: see `Utility`.
     """
     first = valuation.here[rollout.starts]
     plug_in = measure(first)
-    weight = discount**rollout.step
+    weight = discount ** rollout.step.to(signal.dtype)
     if measure.linear:
         increments = weight * valuation.increments
+        unweighted = valuation.increments
     else:
-        paid = signal.unsqueeze(-1) + discount * valuation.ahead
-        before = cumulated_before(grid, rollout, signal, discount)
-        if pooled:
-            chosen = torch.linspace(0, rollout.episodes - 1, min(partners, rollout.episodes)).round().long()
-        else:
-            chosen = None
-        increments = _increments(measure, rollout, grid, first, before, valuation.here, paid, weight, chosen)
+        utility = Utility(measure, first, signal, discount, rollout, grid, partners, pooled)
+        increments = utility(signal.unsqueeze(-1) + discount * valuation.ahead) - utility(valuation.here)
+        unweighted = increments / weight.clamp_min(LEAST_WEIGHT)
     per_episode = plug_in + rollout.per_episode(increments)
     spread = per_episode.std() if rollout.episodes > 1 else per_episode.new_tensor(float("inf"))
     return Assessment(
         estimate=per_episode.mean().item(),
         standard_error=spread.item() / rollout.episodes**0.5,
         plug_in=plug_in.mean().item(),
-        advantage=discounted_sum_ahead(grid, increments / weight, discount * lam),
+        advantage=discounted_sum_ahead(grid, unweighted, discount * lam),
     )
-
-
-def _increments(
-    measure: RiskMeasure,
-    rollout: Rollout,
-    grid: Grid,
-    first: Tensor,
-    before: Tensor,
-    here: Tensor,
-    paid: Tensor,
-    weight: Tensor,
-    chosen: Tensor | None,
-) -> Tensor:
-    """U_{t+1} − U_t of every transition, [n].
-
-    before: c_t [L, E]; here, paid: laws [n, N] of the return-to-go at t before and after the transition.
-    chosen: [J] the episodes over whose c_t and u the values are averaged, None for each transition's own episode.
-    """
-    atoms = here.shape[-1]
-    if chosen is None:
-        # [L, E, N] → [E, L, N]: every episode meets its own influence function.
-        influence = measure.influence(first)
-        own = (grid.lay_out(torch.stack([here, paid])[k] * weight.unsqueeze(-1)) for k in (0, 1))
-        low, high = ((influence((before.unsqueeze(-1) + law).transpose(0, 1))).mean(-1).T for law in own)
-        return grid.flatten(high - low)
-    influence = measure.influence(first[chosen])
-    alive = grid.lay_out(torch.ones(len(rollout)))[:, chosen]
-    # Where none of the partners is still under way, all of them count.
-    alive = torch.where(alive.sum(1, keepdim=True) > 0, alive, 1.0)
-    share = (alive / alive.sum(1, keepdim=True)).T
-    increments = torch.empty(len(rollout))
-    size = max(1, _CHUNK // (len(chosen) * atoms))
-    for start in range(0, len(rollout), size):
-        part = slice(start, start + size)
-        step, scale = rollout.step[part], weight[part].unsqueeze(-1)
-        # [J, m, 1] + [m, N]
-        cumulated = before[step][:, chosen].T.unsqueeze(-1)
-        change = influence(cumulated + scale * paid[part]) - influence(cumulated + scale * here[part])
-        increments[part] = (share[:, step] * change.mean(-1)).sum(0)
-    return increments
 
 
 def empirical(measure: RiskMeasure, returns: Tensor) -> tuple[float, float]:

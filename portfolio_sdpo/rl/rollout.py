@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
@@ -77,7 +78,8 @@ class Rollout:
 
     def returns(self, signal: str, discount: float) -> Tensor:
         """Σ_t γ^t signal_t of each episode, [E]."""
-        return self.per_episode(self.signals[signal] * discount**self.step)
+        values = self.signals[signal]
+        return self.per_episode(values * discount ** self.step.to(values.dtype))
 
 
 def stream(seed: int, iteration: int, purpose: int) -> np.random.SeedSequence:
@@ -115,7 +117,7 @@ class Collector:
         resetting = np.zeros(count, dtype=bool)
         for _ in range(self.steps):
             action, log_prob = policy.act(observation, generator)
-            raw, reward, terminated, truncated, info = self.env.step(action.numpy())
+            raw, reward, terminated, truncated, info = self.env.step(self._in_space(action.numpy()))
             done = np.logical_or(terminated, truncated)
             following = self._encode(raw)
             columns["observation"].append(observation)
@@ -153,9 +155,6 @@ class Collector:
         end = torch.stack(columns["end"])
         last = end.clone()
         last[-1] = True
-        if not live[-1].all():
-            # A sub-environment whose final row is a mere reset: the row before it ended the episode anyway.
-            last[-1] &= live[-1]
         last = flat(last)
         first = torch.cat([torch.ones(1, dtype=torch.bool), last[:-1]])
         episode = first.long().cumsum(0) - 1
@@ -179,8 +178,15 @@ class Collector:
             step=step,
         )
 
-    def _encode(self, observation: Any) -> Tensor:
-        encoded = self.codec.encode(observation, self.env.num_envs)
+    def _in_space(self, action: np.ndarray) -> np.ndarray:
+        """What the policy drew, as the environment counts it: from the space's start, and within its bounds."""
+        space = self.env.single_action_space
+        if isinstance(space, spaces.Discrete):
+            return action + space.start
+        return np.clip(action, space.low, space.high) if isinstance(space, spaces.Box) else action
+
+    def _encode(self, observation: Any, count: int | None = None) -> Tensor:
+        encoded = self.codec.encode(observation, count or self.env.num_envs)
         if not encoded.isfinite().all():
             raise EnvironmentFault(
                 "the environment returned an observation that is not finite: check what its reset() and step() return."
@@ -198,9 +204,9 @@ class Collector:
             # gymnasium's SyncVectorEnv keeps one observation per finished sub-environment, None elsewhere.
             following = following.clone()
             for index in np.flatnonzero(done):
-                following[index] = self.codec.encode(final[index], 1)[0]
+                following[index] = self._encode(final[index], 1)[0]
             return following
-        return torch.where(torch.from_numpy(done)[:, None], self.codec.encode(final, len(done)), following)
+        return torch.where(torch.from_numpy(done)[:, None], self._encode(final), following)
 
     def _cost(self, name: str, info: dict[str, Any], done: np.ndarray, resetting: np.ndarray) -> np.ndarray:
         """A named signal of every sub-environment, [B]."""

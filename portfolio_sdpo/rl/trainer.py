@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +92,9 @@ class Trainer:
         else:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
+                metrics.write_config(config, self.settings, self.run_id, self._start())
             except OSError as error:
                 raise RunError(f"cannot make the run folder {self.folder}: {error.strerror}.") from None
-            metrics.write_config(config, self.settings, self.run_id, self._start())
         saved = checkpoint.checkpoints(self.folder)
         if saved:
             self.iteration = checkpoint.load_checkpoint(saved[-1], self.algorithm, self.run_id)
@@ -114,29 +117,29 @@ class Trainer:
     def run(self, watch: Watcher | None = None) -> list[Metrics]:
         """Train to the end and return the log, one row per iteration.
 
-        An interrupt (Ctrl-C) saves what was reached before it goes on its way.
+        An interrupt (Ctrl-C) completes the iteration and saves it before it goes on its way; a second one does not wait.
         """
         events = metrics.Events(self.folder, self.iteration) if self.settings.tensorboard else None
-        try:
-            while self.iteration < self.settings.iterations:
-                begun = time.perf_counter()
-                row = self._iterate()
-                self.rows.append(row)
-                self.iteration += 1
-                rate = float(row["steps"]) / (time.perf_counter() - begun)
+        with _interrupt_held_back() as interrupted:
+            try:
+                while self.iteration < self.settings.iterations and not interrupted.is_set():
+                    begun = time.perf_counter()
+                    row = self._iterate()
+                    self.rows.append(row)
+                    self.iteration += 1
+                    rate = float(row["steps"]) / (time.perf_counter() - begun)
+                    if events:
+                        events.add(self.iteration, row | {"steps_per_second": rate})
+                    if watch:
+                        watch(row | {"steps_per_second": rate})
+                    if self.iteration % self.settings.checkpoint_every == 0:
+                        self._save()
+            finally:
                 if events:
-                    events.add(self.iteration, row | {"steps_per_second": rate})
-                if watch:
-                    watch(row | {"steps_per_second": rate})
-                if self.iteration % self.settings.checkpoint_every == 0:
-                    self._save()
-        except KeyboardInterrupt:
+                    events.close()
             self._save()
-            raise
-        finally:
-            if events:
-                events.close()
-        self._save()
+        if interrupted.is_set():
+            raise KeyboardInterrupt
         return self.rows
 
     def _iterate(self) -> Metrics:
@@ -158,7 +161,35 @@ class Trainer:
 
     def _save(self) -> None:
         # Rows first: after a crash in between, resuming cuts them back to the checkpoint.
-        metrics.write_rows(self.folder / "metrics.parquet", self.rows)
-        checkpoint.save_checkpoint(self.folder, self.algorithm, self.iteration, self.run_id)
+        try:
+            metrics.write_rows(self.folder / "metrics.parquet", self.rows)
+            checkpoint.save_checkpoint(self.folder, self.algorithm, self.iteration, self.run_id)
+        except OSError as error:
+            raise RunError(
+                f"cannot save to {self.folder} ({error.strerror}): make room and run again, it continues from the "
+                "checkpoint before."
+            ) from None
 
 
+@contextmanager
+def _interrupt_held_back() -> Iterator[threading.Event]:
+    """Until the block ends, the first Ctrl-C only sets the event: stopped inside an update, a policy is half new.
+
+    Where somebody else handles interrupts, or this is not the main thread, they stay as they are.
+    """
+    interrupted = threading.Event()
+    ours = threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
+
+    def note(*_: object) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    if ours:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,16 +1,17 @@
 """The best mean under a bound on the variance of the return, as a bracket: a policy that reaches it, and a dual bound.
 
-Neither side is a heuristic. Above: Var(Y(s0)) ≥ Σ γ^{2t} E[σ²(s_t, a_t)], since conditioning on the path only removes
-variance; the right side is an additive cost, so dynamic programming on r − λ γ^t σ² gives an upper bound for every λ,
-and the least one is kept. Below: coordinate ascent on mean − λ·variance ends in a deterministic policy whose mean and
-variance are computed exactly; λ is bisected until the variance is at the bound.
+Above: Var(Y(s0)) ≥ Σ γ^{2t} E[σ²(s_t, a_t)], since conditioning on the path only removes variance; the right side is an
+additive cost, so dynamic programming on r − λ γ^t σ² gives an upper bound for every λ, and the least one is kept.
+Below: coordinate ascent on mean − λ·variance ends in a deterministic policy whose mean and variance are computed
+exactly; λ is bisected until the variance is at the bound.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +40,16 @@ class VarianceSolution(Solution):
     variance: float
     """E_{s0}[Var(Y(s0))] of the policy, exactly"""
     upper_bound: float
-    """no policy within the bound has a higher mean, history-dependent ones included"""
+    """no policy within the bound has a higher mean, if it looks at states, actions and time, not at past noise"""
     multiplier: float
-    """λ of the Lagrangian mean − λ·variance that the policy maximises (locally): the bound's shadow price"""
+    """λ of the Lagrangian mean − λ·variance that the policy maximises, locally: the bound's shadow price"""
+
+
+class Candidate(NamedTuple):
+    """A deterministic policy and its exact moments."""
+
+    actions: Actions
+    moments: Evaluation
 
 
 @dataclass(frozen=True)
@@ -56,8 +64,8 @@ class Weights:
         """λ"""
         return self.variance / self.mean if self.mean > 0.0 else math.inf
 
-    def objective(self, moments: Evaluation) -> float:
-        return self.mean * moments.mean - self.variance * moments.variance
+    def objective(self, candidate: Candidate) -> float:
+        return self.mean * candidate.moments.mean - self.variance * candidate.moments.variance
 
 
 class MeanVariance:
@@ -82,37 +90,44 @@ class MeanVariance:
             value = q[self._states, actions[t]]
         return actions, float(self.cmdp.initial @ value)
 
-    def maximise(self, weights: Weights, sweeps: int = 4) -> tuple[Actions, Evaluation]:
-        """A policy that maximises mean − λ·variance, locally, and its exact moments.
+    def maximise(self, weights: Weights, known: Sequence[Candidate] = (), sweeps: int = 4) -> Candidate:
+        """A policy that maximises mean − λ·variance, locally.
 
         Start: in every state, what maximises mean − λ·variance of the return from there on. What that misses is how the
-        past and the rest of the return add up, so sweeps of coordinate ascent follow. Since Var(Y) = min_µ E[(Y − µ)²],
-        with µ(s0) held at the current means and the choices before t held too, the best action at (t, s) maximises
-        the exact objective: no sweep from H − 1 down to 0 makes it worse.
+        past and the rest of the return add up, so sweeps of coordinate ascent follow; they are repeated from the best
+        of the `known` policies if one of those is better still.
         """
-        actions, moments = self._backward(weights, None)
-        for _ in range(sweeps):
-            candidate, better = self._backward(weights, self._past(actions, moments.means))
-            gain = weights.objective(better) - weights.objective(moments)
-            if gain <= 1e-7 * abs(weights.objective(moments)):
-                break
-            actions, moments = candidate, better
-        return actions, moments
+        found = self._ascend(self._backward(weights, None), weights, sweeps)
+        best = max([found, *known], key=weights.objective)
+        return found if best is found else self._ascend(best, weights, sweeps)
 
-    def _backward(self, weights: Weights, past: Array | None) -> tuple[Actions, Evaluation]:
+    def _ascend(self, current: Candidate, weights: Weights, sweeps: int) -> Candidate:
+        """Coordinate ascent on mean − λ·variance.
+
+        Since Var(Y) = min_µ E[(Y − µ)²], with µ(s0) held at the current means and the choices before t held too, the
+        best action at (t, s) maximises the exact objective: no sweep from H − 1 down to 0 makes it worse.
+        """
+        for _ in range(sweeps):
+            candidate = self._backward(weights, self._past(current))
+            gain = weights.objective(candidate) - weights.objective(current)
+            if gain <= 1e-7 * abs(weights.objective(current)):
+                break
+            current = candidate
+        return current
+
+    def _backward(self, weights: Weights, past: Array | None) -> Candidate:
+        """The best actions from the last time to the first, given E[c_t − µ | s_t] [H, N]; None looks ahead only."""
         actions = np.empty((self.cmdp.horizon, self.cmdp.states), dtype=np.int64)
         means, variances = np.zeros(self.cmdp.states), np.zeros(self.cmdp.states)
         for t in reversed(range(self.cmdp.horizon)):
-            q, spread = look_ahead(
-                self._transitions, self.cmdp.reward, self._noise, means, variances, self.discount
-            )
+            q, spread = look_ahead(self._transitions, self.cmdp.reward, self._noise, means, variances, self.discount)
             risk = self.discount**t * spread
             if past is not None:
                 # E[(c_t + γ^t Y_a − µ)²] / γ^t = γ^t (Var Y_a + q_a²) + 2 E[c_t − µ] q_a + what no action changes
                 risk += (self.discount**t * q + 2.0 * past[t][:, None]) * q
             actions[t] = (weights.mean * q - weights.variance * risk).argmax(-1)
             means, variances = q[self._states, actions[t]], spread[self._states, actions[t]]
-        return actions, Evaluation(means, variances, self.cmdp.initial)
+        return Candidate(actions, Evaluation(means, variances, self.cmdp.initial))
 
     def moments(self, actions: Actions) -> Evaluation:
         """Exact mean and variance of a deterministic policy."""
@@ -131,20 +146,23 @@ class MeanVariance:
         """[H, N, M] probabilities of a deterministic policy."""
         return np.eye(self.cmdp.actions)[actions]
 
-    def _past(self, actions: Actions, centres: Array) -> Array:
-        """[H, N] E[c_t − µ(s0) | s_t = s], c_t the return before t and µ = `centres` [N]; 0 where s is not reached."""
+    def _past(self, candidate: Candidate) -> Array:
+        """[H, N] E[c_t − µ(s0) | s_t = s], c_t the return before t, µ the policy's means; 0 where s is not reached."""
         cmdp = self.cmdp
         past = np.zeros((cmdp.horizon, cmdp.states))
-        visits, sums = cmdp.initial, -centres * cmdp.initial
+        visits, sums = cmdp.initial, -candidate.moments.means * cmdp.initial
         for t in range(cmdp.horizon):
             np.divide(sums, visits, out=past[t], where=visits > 0.0)
-            taken = self._states, actions[t]
-            targets, chances = cmdp.successors[taken].ravel(), cmdp.probabilities[taken]
+            taken = self._states, candidate.actions[t]
+            targets, chances = cmdp.successors[taken], cmdp.probabilities[taken]
             sums = sums + self.discount**t * cmdp.reward[taken] * visits
-            visits, sums = (
-                np.bincount(targets, (chances * flow[:, None]).ravel(), cmdp.states) for flow in (visits, sums)
-            )
+            visits, sums = self._arrivals(targets, chances, visits), self._arrivals(targets, chances, sums)
         return past
+
+    def _arrivals(self, targets: NDArray[np.int64], chances: Array, flow: Array) -> Array:
+        """[N] where a flow [N] out of every state goes by its `chances` [N, K] of the states `targets` [N, K]."""
+        weights = (chances * flow[:, None]).ravel()
+        return np.bincount(targets.ravel(), weights, self.cmdp.states).astype(np.float64, copy=False)
 
 
 def solve_unconstrained(cmdp: Cmdp, discount: float) -> Solution:
@@ -154,7 +172,7 @@ def solve_unconstrained(cmdp: Cmdp, discount: float) -> Solution:
     return Solution(search.table(actions), mean)
 
 
-def solve_variance(cmdp: Cmdp, bound: float, discount: float, *, steps: int = 30) -> VarianceSolution:
+def solve_variance(cmdp: Cmdp, bound: float, discount: float, *, steps: int = 18) -> VarianceSolution:
     """The best mean with E_{s0}[Var(Y(s0))] ≤ bound, bracketed; λ is bisected `steps` times at most.
 
     Raises `InfeasibleConstraintError` if even the calmest policy found has a higher variance.
@@ -163,45 +181,39 @@ def solve_variance(cmdp: Cmdp, bound: float, discount: float, *, steps: int = 30
         raise SettingsError(f"bound: a variance is bounded by a finite number, not negative (got {bound}).")
     search = MeanVariance(cmdp, discount)
     free, highest = search.relaxed(Weights(1.0, 0.0))
-    loose = search.moments(free)
-    if loose.variance <= bound:
-        return VarianceSolution(search.table(free), highest, loose.variance, highest, 0.0)
-
-    # λ = unit·θ / (1 − θ): θ in [0, 1] covers all λ, with the middle where mean and variance count alike.
-    unit = max(abs(highest), 1e-3) / loose.variance
-    upper_bound = _dual_bound(search, bound, unit, steps)
-    calmest, tight = search.maximise(Weights(0.0, 1.0))
-    if tight.variance > bound:
+    outside = Candidate(free, search.moments(free))
+    if outside.moments.variance <= bound:
+        return VarianceSolution(search.table(free), highest, outside.moments.variance, highest, 0.0)
+    inside = search.maximise(Weights(0.0, 1.0), [outside], sweeps=10)
+    if inside.moments.variance > bound:
+        least = inside.moments.variance
         raise InfeasibleConstraintError(
-            f"No policy with a variance of at most {bound:.6g} was found: the calmest has {tight.variance:.6g}.",
-            bound - tight.variance,
+            f"No policy with a variance of at most {bound:.6g} was found: the calmest has {least:.6g}.", bound - least
         )
-
-    inside, outside, multiplier = calmest, free, math.inf
-    low, high = 0.0, 1.0
+    unit = max(abs(highest), 1e-3) / outside.moments.variance
+    low, high, multiplier = 0.0, 1.0, math.inf
     for _ in range(steps):
-        weights = at_angle(0.5 * (low + high), unit)
-        actions, moments = search.maximise(weights)
-        if moments.variance <= bound:
-            high = 0.5 * (low + high)
-            if moments.mean >= tight.mean:
-                inside, tight, multiplier = actions, moments, weights.multiplier
+        theta = 0.5 * (low + high)
+        weights = at_angle(theta, unit)
+        candidate = search.maximise(weights, [inside, outside])
+        if candidate.moments.variance > bound:
+            low, outside = theta, candidate
         else:
-            low, outside, loose = 0.5 * (low + high), actions, moments
-        if abs(loose.mean - tight.mean) <= 1e-6 * (1.0 + abs(tight.mean)):
+            high, multiplier = theta, weights.multiplier
+            inside = max(inside, candidate, key=lambda found: found.moments.mean)
+        if abs(outside.moments.mean - inside.moments.mean) <= 2e-5 * (1.0 + abs(inside.moments.mean)):
             break
-    policy, moments = _between(search, inside, outside, lambda moments: moments.variance <= bound)
-    if moments.mean < tight.mean:
-        policy, moments = search.table(inside), tight
-    return VarianceSolution(policy, moments.mean, moments.variance, max(upper_bound, moments.mean), multiplier)
+    policy, moments = _between(search, inside, outside, bound)
+    upper_bound = min(highest, _dual_bound(search, bound, unit))
+    return VarianceSolution(policy, moments.mean, moments.variance, upper_bound, multiplier)
 
 
 def at_angle(theta: float, unit: float) -> Weights:
-    """The Lagrangian with λ = unit·θ / (1 − θ)."""
+    """The Lagrangian with λ = unit·θ / (1 − θ): θ from 0 to 1 covers every λ."""
     return Weights(1.0 - theta, unit * theta)
 
 
-def _dual_bound(search: MeanVariance, bound: float, unit: float, steps: int) -> float:
+def _dual_bound(search: MeanVariance, bound: float, unit: float, steps: int = 30) -> float:
     """min over λ of [max over policies of mean − λ·Σ γ^{2t} E[σ²]] + λ·bound."""
     least, low, high = math.inf, 0.0, 1.0
     for _ in range(steps):
@@ -215,23 +227,28 @@ def _dual_bound(search: MeanVariance, bound: float, unit: float, steps: int) -> 
 
 
 def _between(
-    search: MeanVariance, inside: Actions, outside: Actions, meets: Callable[[Evaluation], bool], steps: int = 12
+    search: MeanVariance, inside: Candidate, outside: Candidate, bound: float, steps: int = 16
 ) -> tuple[Array, Evaluation]:
-    """Mix a policy inside the bound with one outside, as far towards the latter as the bound allows.
+    """Go from a policy inside the bound towards one outside, as far as the bound allows.
 
-    Deterministic policies leave gaps on small problems. Randomising fills them, at the price of its own variance.
+    On small problems deterministic policies leave gaps. The way passes through the (t, s) in which the two differ, one
+    after the other in both directions of time, and randomises in one only, since that has a variance of its own.
     """
-    tables = search.table(inside), search.table(outside)
-    best, moments = tables[0], search.moments(inside)
-    low, high = 0.0, 1.0
-    for _ in range(steps if (inside != outside).any() else 0):
-        share = 0.5 * (low + high)
-        policy = (1.0 - share) * tables[0] + share * tables[1]
-        candidate = evaluate(search.cmdp, policy, search.discount)
-        if meets(candidate):
-            low = share
-            if candidate.mean > moments.mean:
-                best, moments = policy, candidate
-        else:
-            high = share
+    start, goal = search.table(inside.actions), search.table(outside.actions)
+    best, moments = start, inside.moments
+    differing = np.argwhere(inside.actions != outside.actions)
+    for way in (differing, differing[::-1]) if len(differing) else ():
+        times, states = way.T
+        low, high = 0.0, float(len(way))
+        for _ in range(steps):
+            middle = 0.5 * (low + high)
+            whole = int(middle)
+            policy = start.copy()
+            done, here = (times[:whole], states[:whole]), (times[whole], states[whole])
+            policy[done] = goal[done]
+            policy[here] += (middle - whole) * (goal[here] - start[here])
+            reached = evaluate(search.cmdp, policy, search.discount)
+            low, high = (middle, high) if reached.variance <= bound else (low, middle)
+            if reached.variance <= bound and reached.mean > moments.mean:
+                best, moments = policy, reached
     return best, moments

@@ -29,8 +29,15 @@ class ActorSettings(Settings):
     hidden: tuple[int, ...] = (64, 64)
     """Hidden layers; none makes the policy linear (for a discrete state: a table of logits)."""
     learning_rate: float = Field(default=1e-4, gt=0)
+    anneal: int = Field(default=0, ge=0)
+    """Iterations over which the learning rate falls linearly to a tenth of itself; 0 keeps it."""
     initial_std: float = Field(default=0.5, gt=0)
     """Standard deviation at the start, continuous actions only."""
+
+    def rate(self, iteration: int) -> float:
+        """The learning rate of that iteration."""
+        elapsed = min(iteration / self.anneal, 1.0) if self.anneal else 0.0
+        return self.learning_rate * (1 - 0.9 * elapsed)
 
 
 class Problem(Settings):
@@ -90,6 +97,12 @@ class Algorithm(nn.Module, ABC):
     @abstractmethod
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
         """In a fixed order."""
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Give all parameters of an optimiser this learning rate."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
 
 
 def policy_metrics(policy: Policy, rollout: Rollout) -> Metrics:

@@ -7,6 +7,7 @@ turned for constraints of the form ρ ≥ bound).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -18,7 +19,7 @@ from portfolio_sdpo.errors import InfeasibleConstraintError
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Barrier, Constraint, suboptimality_bound
 from portfolio_sdpo.rl.advantage import Grid
-from portfolio_sdpo.rl.algorithms.base import Metrics, Problem
+from portfolio_sdpo.rl.algorithms.base import Metrics, Problem, set_rate
 from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings
 from portfolio_sdpo.rl.risk_advantage import Assessment
 from portfolio_sdpo.rl.rollout import Rollout
@@ -54,24 +55,45 @@ class Ipo(Ppo):
         self.register_buffer("feasible", torch.tensor(settings.phase_one == 0))
 
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
+        set_rate(self.actor_optimiser, self.actor_settings.rate(iteration))
         grid = Grid(rollout)
-        metrics: Metrics = dict(self.critics.fit(rollout, grid, rollout.observation, generator))
+        metrics: Metrics = dict(self.critics.fit(rollout, grid, generator))
         objective, risks = self.assess_all(rollout, grid)
         metrics |= self.risk_metrics(rollout, objective, risks)
         slacks, errors = self.track(risks)
         metrics |= self.enter_phase(slacks, iteration)
 
-        advantage = objective.advantage if self.feasible else torch.zeros(len(rollout))
-        for index, (constraint, risk) in enumerate(zip(self.problem.constraints, risks, strict=True)):
+        prices = []
+        for index, constraint in enumerate(self.problem.constraints):
             barrier = self.barrier(constraint, iteration, errors[index])
-            price = self.price(barrier, index, slacks)
-            away = risk.advantage if constraint.sense == "<=" else -risk.advantage
-            advantage = advantage - price * away
+            prices.append(self.price(barrier, index, slacks))
             metrics[f"slack_{index}"] = slacks[index]
-            metrics[f"price_{index}"] = price
+            metrics[f"price_{index}"] = prices[index]
             metrics[f"regime_{index}"] = barrier.regime(slacks[index])
         metrics["suboptimality_bound"] = suboptimality_bound(self.problem.constraints, iteration)
-        return metrics | self.ascend(rollout, advantage, generator)
+        return metrics | self.improve(rollout, grid, objective, risks, prices, generator)
+
+    def improve(
+        self,
+        rollout: Rollout,
+        grid: Grid,
+        objective: Assessment,
+        risks: Sequence[Assessment],
+        prices: Sequence[float],
+        generator: torch.Generator,
+    ) -> Metrics:
+        """Ascend eq. 11: the objective's advantage, less every risk advantage at its price."""
+        advantage = self.combine(rollout, objective, risks, prices)
+        return self.ascend(rollout, advantage, generator)
+
+    def combine(
+        self, rollout: Rollout, objective: Assessment, risks: Sequence[Assessment], prices: Sequence[float]
+    ) -> Tensor:
+        """A − Σ_i price_i · (±A_i), [n]; in phase I the objective does not count."""
+        advantage = objective.advantage if self.feasible else torch.zeros(len(rollout))
+        for constraint, risk, price in zip(self.problem.constraints, risks, prices, strict=True):
+            advantage = advantage - price * direction(constraint) * risk.advantage
+        return advantage
 
     def barrier(self, constraint: Constraint, iteration: int, standard_error: float) -> Barrier:
         """The barrier of this iteration; without a margin of its own, a constraint takes one standard error."""
@@ -117,3 +139,8 @@ class Ipo(Ppo):
                 best_slack=float(self.best_slack),
             )
         return {"phase": 2.0 if self.feasible else 1.0}
+
+
+def direction(constraint: Constraint) -> float:
+    """+1 where more of the risk is worse (≤), −1 where less of it is (≥)."""
+    return 1.0 if constraint.sense == "<=" else -1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
@@ -12,11 +12,15 @@ from torch import Tensor
 
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.rl.advantage import Grid
-from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Metrics, Problem, policy_metrics
+from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Metrics, Problem, policy_metrics, set_rate
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, minibatches
 from portfolio_sdpo.rl.risk_advantage import Assessment, assess, empirical
 from portfolio_sdpo.rl.rollout import Rollout
 from portfolio_sdpo.risk import RiskMeasure
+
+
+Further = Callable[[Tensor, Tensor], Tensor]
+"""Indices of a minibatch [m] and the policy's output there [m, P] → a scalar to be maximised as well."""
 
 
 class ActorCriticSettings(AlgorithmSettings):
@@ -45,6 +49,7 @@ class ActorCritic(Algorithm):
         self, settings: ActorCriticSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
         super().__init__(settings, problem, codec, action_space)
+        self.actor_settings = settings.actor
         self.lam = settings.gae_lambda
         self.objective_key = ("reward", problem.discount)
         self.keys = [(constraint.signal, problem.discount_of(constraint)) for constraint in problem.constraints]
@@ -96,22 +101,33 @@ class Ppo(ActorCritic):
         self.settings = settings
 
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
+        set_rate(self.actor_optimiser, self.actor_settings.rate(iteration))
         grid = Grid(rollout)
-        metrics: Metrics = dict(self.critics.fit(rollout, grid, rollout.observation, generator))
+        metrics: Metrics = dict(self.critics.fit(rollout, grid, generator))
         objective, risks = self.assess_all(rollout, grid)
         metrics |= self.risk_metrics(rollout, objective, risks)
         metrics |= self.ascend(rollout, objective.advantage, generator)
         return metrics
 
-    def ascend(self, rollout: Rollout, advantage: Tensor, generator: torch.Generator) -> Metrics:
-        """Epochs of minibatch ascent on the clipped surrogate of one advantage [n], standardised once."""
-        advantage = (advantage - advantage.mean()) / advantage.std().clamp_min(1e-12)
+    def ascend(
+        self, rollout: Rollout, advantage: Tensor, generator: torch.Generator, further: Further | None = None
+    ) -> Metrics:
+        """Epochs of minibatch ascent on the clipped surrogate of one advantage [n], standardised once.
+
+        further: more terms of the objective, in the advantage's units, from the batch's indices and the policy's output.
+        """
+        # Where nothing is told apart (phase I of the pathwise form has no advantage) the further terms keep their units.
+        scale = advantage.std()
+        scale = torch.where(scale > 1e-12, scale, 1.0)
+        advantage = (advantage - advantage.mean()) / scale
         clip = self.settings.clip
         for _ in range(self.settings.epochs):
             for batch in minibatches(len(rollout), self.settings.minibatches, generator):
                 parameters = self.policy(rollout.observation[batch])
                 log_prob = self.policy.head.log_prob(parameters, rollout.action[batch])
                 objective = clipped_surrogate(log_prob - rollout.log_prob[batch], advantage[batch], clip)
+                if further:
+                    objective = objective + further(batch, parameters) / scale
                 if self.settings.entropy:
                     objective = objective + self.settings.entropy * self.policy.head.entropy(parameters).mean()
                 self.actor_optimiser.zero_grad()

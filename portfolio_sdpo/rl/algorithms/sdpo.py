@@ -11,16 +11,19 @@ What makes it SDPO and not IPO: the critics carry whole laws, so ρ_i may be any
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
+import torch
 from gymnasium import spaces
 from pydantic import Field
 
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.rl.advantage import Grid
-from portfolio_sdpo.rl.algorithms.base import Problem
+from portfolio_sdpo.rl.algorithms.base import Metrics, Problem
 from portfolio_sdpo.rl.algorithms.ipo import Ipo, IpoSettings
+from portfolio_sdpo.rl.algorithms.pathwise import Pathwise
 from portfolio_sdpo.rl.critics import CriticSettings
 from portfolio_sdpo.rl.risk_advantage import Assessment, assess
 from portfolio_sdpo.rl.rollout import Rollout
@@ -29,6 +32,8 @@ from portfolio_sdpo.rl.rollout import Rollout
 class SdpoSettings(IpoSettings):
     kind: Literal["sdpo"] = "sdpo"  # type: ignore[assignment]
     critic: CriticSettings = CriticSettings(kind="quantile")
+    estimator: Literal["score", "pathwise"] = "score"
+    """How ∇ρ of a non-linear measure is estimated: by risk advantages, or through critics that see the action."""
     risk_lambda: float = Field(default=0.9, ge=0, le=1)
     """λ of the risk advantages."""
     risk_atoms: int = Field(default=32, ge=2)
@@ -48,6 +53,28 @@ class Sdpo(Ipo):
         super().__init__(settings, problem, codec, action_space)
         self.distributional = settings
         self.atoms = settings.risk_atoms
+        self.pathwise: Pathwise | None = None
+        if settings.estimator == "pathwise":
+            nonlinear = [index for index, item in enumerate(problem.constraints) if not item.measure.linear]
+            self.pathwise = Pathwise(self, codec, nonlinear, settings.critic) if nonlinear else None
+
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return [*super().optimisers(), *([self.pathwise.critics.optimiser] if self.pathwise else [])]
+
+    def improve(
+        self,
+        rollout: Rollout,
+        grid: Grid,
+        objective: Assessment,
+        risks: Sequence[Assessment],
+        prices: Sequence[float],
+        generator: torch.Generator,
+    ) -> Metrics:
+        if self.pathwise is None:
+            return super().improve(rollout, grid, objective, risks, prices, generator)
+        by_score = [0.0 if index in self.pathwise.constraints else price for index, price in enumerate(prices)]
+        advantage = self.combine(rollout, objective, risks, by_score)
+        return self.ascend(rollout, advantage, generator, self.pathwise.barriers(rollout, grid, prices, generator))
 
     def assess(self, measure: RiskMeasure, key: tuple[str, float], rollout: Rollout, grid: Grid) -> Assessment:
         valuation = self.critics.value(key, rollout, grid, self.atoms)

@@ -1,0 +1,174 @@
+"""One run of a grid: which settings it has, in which folder it is, and whether it is done.
+
+    <home>/experiments/<experiment>/<label>-<CMDP seed>-<run seed>/
+        config.json, metrics.parquet, checkpoint-*.safetensors     the trainer's
+        final.json                                                 what the trained policy is worth; the run is done
+        evaluation.npy                                             its returns on fresh episodes
+        failure.json                                               instead of the two above: why it failed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import portfolio_sdpo
+from portfolio_sdpo import paths
+from portfolio_sdpo.envs import Cmdp
+from portfolio_sdpo.errors import PortfolioSdpoError, RunError
+from portfolio_sdpo.experiments.presets import Experiment
+from portfolio_sdpo.rl import TrainSettings, checkpoint, metrics
+
+START = "start"
+"""Label of the runs that find the feasible start."""
+
+
+def experiment_folder(name: str) -> Path:
+    """Where an experiment's runs, summary and figures are."""
+    return paths.home() / "experiments" / name
+
+
+@dataclass(frozen=True)
+class Case:
+    """One algorithm on one CMDP with one seed; picklable, so that a worker process can run it."""
+
+    experiment: Experiment
+    label: str
+    cmdp_seed: int
+    seed: int
+    root: Path
+    """The experiment's folder."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.label}-{self.cmdp_seed}-{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        return self.root / self.name
+
+    @property
+    def start(self) -> Case | None:
+        """The run that finds this one's feasible start."""
+        if self.experiment.safe_start is None or self.label == START:
+            return None
+        return Case(self.experiment, START, self.cmdp_seed, self.seed, self.root)
+
+    @property
+    def episodes(self) -> int:
+        """Per iteration."""
+        safe_start = self.experiment.safe_start
+        return safe_start.episodes if safe_start and self.label == START else self.experiment.episodes
+
+    def settings(self, cmdp: Cmdp) -> TrainSettings:
+        """Everything about the run; the feasible start has to be there already."""
+        experiment, safe_start = self.experiment, self.experiment.safe_start
+        shared: dict[str, Any] = {
+            "steps": experiment.cmdp.horizon,
+            "seed": self.seed,
+            "environment": self._environment(cmdp),
+            "checkpoint_every": 20,
+            "tensorboard": experiment.tensorboard,
+        }
+        if safe_start is not None and self.label == START:
+            tight = tuple(
+                constraint.model_copy(update={"bound": bound, "name": f"{constraint.name} (phase I: {bound:g})"})
+                for constraint, bound in zip(experiment.problem.constraints, safe_start.bounds, strict=True)
+            )
+            return TrainSettings(
+                problem=experiment.problem.model_copy(update={"constraints": tight}),
+                algorithm=safe_start.algorithm,
+                iterations=safe_start.iterations,
+                **shared,
+            )
+        if self.start is not None:
+            shared["start"] = found = checkpoint.checkpoints(self.start.folder)[-1]
+            # Another phase I may end after as many iterations: its content decides whether the run is the same.
+            shared["environment"] += f", start {hashlib.sha256(found.read_bytes()).hexdigest()[:16]}"
+        return TrainSettings(
+            problem=experiment.problem,
+            algorithm=experiment.algorithms[self.label],
+            iterations=experiment.iterations,
+            **shared,
+        )
+
+    def _environment(self, cmdp: Cmdp) -> str:
+        tables = self.experiment.cmdp
+        return (
+            f"random_cmdp({tables.states}, {tables.actions}, seed={self.cmdp_seed}, noise_scale={tables.noise_scale:g}, "
+            f"horizon={tables.horizon}) x {self.episodes}, tables {digest(cmdp)}"
+        )
+
+    def done(self, cmdp: Cmdp) -> bool:
+        """Whether exactly this run is in the folder and complete; a `RunError` if another one is."""
+        config = self.folder / "config.json"
+        if not config.exists():
+            return False
+        start = self.start
+        if start is not None and not start.done(cmdp):
+            return False
+        mine = checkpoint.fingerprint([portfolio_sdpo.__version__, self.settings(cmdp).model_dump_json()])
+        if metrics.read_config(config)["fingerprint"] != mine:
+            raise RunError(
+                f"{self.folder} holds a run with other settings: add --restart to replace it, "
+                "or set PORTFOLIO_SDPO_HOME to keep both."
+            )
+        return (self.folder / "final.json").exists()
+
+    def record(self, figures: dict[str, float], returns: NDArray[np.float64] | None = None) -> None:
+        """Write down what the final policy is worth, which marks the run as done."""
+        if returns is not None:
+            content = io.BytesIO()
+            np.save(content, returns)
+            checkpoint.write_atomically(self.folder / "evaluation.npy", content.getvalue())
+        write_json(self.folder / "final.json", {**self._identity(), "figures": figures})
+        (self.folder / "failure.json").unlink(missing_ok=True)
+
+    def record_failure(self, error: PortfolioSdpoError) -> None:
+        """Write down why the run failed; where even that is impossible the report has it."""
+        if self.folder.is_dir():
+            write_json(
+                self.folder / "failure.json",
+                {**self._identity(), "error": type(error).__name__, "message": str(error)},
+            )
+
+    def _identity(self) -> dict[str, Any]:
+        return {"label": self.label, "cmdp_seed": self.cmdp_seed, "seed": self.seed}
+
+
+def cases(experiment: Experiment, root: Path | None = None) -> list[Case]:
+    """Every run of the grid, seed by seed, so that an interrupted grid has whole comparisons."""
+    folder = root or experiment_folder(experiment.name)
+    return [
+        Case(experiment, label, cmdp_seed, seed, folder)
+        for cmdp_seed, seed in experiment.runs()
+        for label in experiment.algorithms
+    ]
+
+
+def digest(cmdp: Cmdp) -> str:
+    """A short name for the content of the tables."""
+    content = hashlib.sha256()
+    for table in (cmdp.successors, cmdp.probabilities, cmdp.reward, cmdp.noise, cmdp.initial, *cmdp.costs.values()):
+        content.update(np.ascontiguousarray(table).tobytes())
+    return content.hexdigest()[:16]
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Atomically, indented."""
+    checkpoint.write_atomically(path, (json.dumps(record, indent=2) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """What `write_json` wrote."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} cannot be read ({error}): delete its folder and run the experiment again.") from None

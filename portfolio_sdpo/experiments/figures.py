@@ -1,0 +1,227 @@
+"""The paper's figures: return and risk over the iterations, and the returns of the trained policies as box plots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from portfolio_sdpo.errors import RunError
+from portfolio_sdpo.experiments.cases import START, Case, experiment_folder, read_json
+from portfolio_sdpo.experiments.presets import Experiment
+from portfolio_sdpo.experiments.references import References, read_references
+from portfolio_sdpo.experiments.summary import SHARP, run_folders
+from portfolio_sdpo.risk import BadStateProbability, Constraint, CVaR, Variance
+from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.metrics import read_rows
+
+Array = NDArray[np.float64]
+
+# Okabe and Ito's colours, told apart with any kind of colour vision; line styles tell them apart without colour.
+COLOURS = {"ppo": "#D55E00", "sdpo": "#0072B2", "pd-cvar": "#009E73", "pd-var": "#009E73", "ipo": "#CC79A7"}
+_SPARE = ("#E69F00", "#56B4E9", "#CC79A7", "#000000")
+NAMES = {"ppo": "PPO", "sdpo": "SDPO", "pd-cvar": "PD-CVaR", "pd-var": "PD-VAR", "ipo": "IPO"}
+_INK = "#333333"
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "axes.grid": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "savefig.dpi": 200,
+    "svg.hashsalt": "portfolio-sdpo",
+    "svg.fonttype": "none",
+}
+
+
+@dataclass(frozen=True)
+class Curves:
+    """All runs of one algorithm."""
+
+    label: str
+    logs: list[list[Metrics]]
+    returns: Array
+    """[runs, episodes] of the final policies"""
+
+    def column(self, *names: str) -> Array | None:
+        """[runs, iterations] of the first of these columns that there is, cut to the shortest run."""
+        name = next((name for name in names if all(name in log[0] for log in self.logs)), None)
+        if name is None:
+            return None
+        length = min(len(log) for log in self.logs)
+        return np.array([[float(row[name]) for row in log[:length]] for log in self.logs])
+
+
+def make_figures(experiment: Experiment, root: Path | None = None, only: Sequence[Case] | None = None) -> list[Path]:
+    """Draw all figures of an experiment from what its folder holds; returns the files, PNG and SVG."""
+    root = root or experiment_folder(experiment.name)
+    curves = _read(experiment, root, only)
+    seeds = {int(folder.name.split("-")[-2]) for folder in run_folders(experiment, root, only)}
+    known = [found for seed, found in read_references(root).items() if seed in seeds]
+    with rc_context(_STYLE):
+        learning = draw_learning(experiment, curves, known)
+        boxes = draw_boxes(experiment, curves)
+        return [*_save(learning, root / "learning"), *_save(boxes, root / "evaluation")]
+
+
+def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Sequence[References]) -> Figure:
+    """Panel (a) return, then one panel for each constraint: its true risk, the learner's own estimate and the bound."""
+    constraints = experiment.problem.constraints
+    figure = Figure(figsize=(3.6 + 3.6 * len(constraints), 3.3), layout="constrained")
+    axes: list[Axes] = list(np.atleast_1d(figure.subplots(1, 1 + len(constraints))))
+    for curve in curves:
+        _band(axes[0], curve.column("exact_return", "true_return"), _colour(curve.label))
+    _level(axes[0], [one.optimum.mean for one in known if one.optimum], "best within the bound")
+    _level(axes[0], [one.uniform.mean for one in known], "uniform policy")
+    axes[0].set(title="(a) expected return", xlabel="iteration", ylabel="discounted return")
+    for index, constraint in enumerate(constraints):
+        axis = axes[1 + index]
+        for curve in curves:
+            estimate = curve.column(f"risk_{index}")
+            if estimate is not None:
+                axis.plot(estimate.mean(0), color=_colour(curve.label), linewidth=0.6, alpha=0.55)
+        truth = [curve.column(*(f"{kind}_risk_{index}" for kind in (*SHARP, "true"))) for curve in curves]
+        for curve, risk in zip(curves, truth, strict=True):
+            _band(axis, risk, _colour(curve.label))
+        _bound(axis, constraint, [risk for risk in truth if risk is not None])
+        letter = "bcdefgh"[index]
+        axis.set(title=f"({letter}) {_risk_name(constraint)}", xlabel="iteration", ylabel=_risk_name(constraint))
+    handles: list[Any] = [Line2D([], [], color=_colour(curve.label), label=_legend(curve)) for curve in curves]
+    handles += [
+        Line2D([], [], color=_INK, linewidth=0.6, alpha=0.6, label="learner's own estimate"),
+        Patch(color=_INK, alpha=0.15, linewidth=0, label="± 1 sd over runs"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return figure
+
+
+def draw_boxes(experiment: Experiment, curves: Sequence[Curves]) -> Figure:
+    """Returns of the final policies on fresh episodes (the appendix's figure), all runs of an algorithm together."""
+    figure = Figure(figsize=(5.4, 0.9 + 0.55 * len(curves)), layout="constrained")
+    axis = figure.subplots()
+    cvar = next((c.measure for c in experiment.problem.constraints if isinstance(c.measure, CVaR)), None)
+    shown = list(reversed(curves))
+    boxes = axis.boxplot(
+        [curve.returns.ravel() for curve in shown],
+        orientation="horizontal",
+        widths=0.5,
+        patch_artist=True,
+        flierprops={"marker": ".", "markersize": 2, "markeredgewidth": 0, "alpha": 0.35},
+        medianprops={"color": "white", "linewidth": 1.5},
+    )
+    for position, (curve, box) in enumerate(zip(shown, boxes["boxes"], strict=True)):
+        colour = _colour(curve.label)
+        box.set(facecolor=colour, edgecolor=colour)
+        boxes["fliers"][position].set(markerfacecolor=colour)
+        for part in ("whiskers", "caps"):
+            for line in boxes[part][2 * position : 2 * position + 2]:
+                line.set(color=colour)
+        if cvar is not None:
+            worst = np.sort(curve.returns, axis=-1)[:, : max(1, round(cvar.alpha * curve.returns.shape[-1]))]
+            axis.plot(worst.mean(), position + 1, "D", color="white", markeredgecolor=colour, markersize=5)
+    axis.set_yticks(range(1, len(shown) + 1), [NAMES.get(curve.label, curve.label) for curve in shown])
+    axis.grid(axis="y", visible=False)
+    episodes = sum(curve.returns.shape[-1] for curve in shown[:1])
+    title = f"returns of the trained policies, {episodes:,} episodes of each run"
+    axis.set(title=title, xlabel="discounted return")
+    if cvar is not None:
+        diamond = Line2D(
+            [], [], linestyle="", marker="D", color="white", markeredgecolor=_INK, label=f"{cvar.alpha:g}-CVaR"
+        )
+        figure.legend(handles=[diamond], loc="outside lower right")
+    return figure
+
+
+def _read(experiment: Experiment, root: Path, only: Sequence[Case] | None) -> list[Curves]:
+    logs: dict[str, list[list[Metrics]]] = {}
+    returns: dict[str, list[Array]] = {}
+    for folder in run_folders(experiment, root, only):
+        if folder.name.startswith(f"{START}-") or not (folder / "final.json").exists():
+            continue
+        label = read_json(folder / "final.json")["label"]
+        logs.setdefault(label, []).append(read_rows(folder / "metrics.parquet"))
+        returns.setdefault(label, []).append(np.load(folder / "evaluation.npy"))
+    if not logs:
+        raise RunError(f"no run in {root} is finished: continue them with `experiment run {experiment.name}`.")
+    order = [label for label in experiment.algorithms if label in logs]
+    return [Curves(label, logs[label], np.stack(returns[label])) for label in [*order, *sorted(set(logs) - set(order))]]
+
+
+def _band(axis: Axes, values: Array | None, colour: str) -> None:
+    """Mean over runs as a line, one standard deviation either side as a band; values [runs, iterations]."""
+    if values is None:
+        return
+    mean = values.mean(0)
+    axis.plot(mean, color=colour, linewidth=1.6)
+    if len(values) > 1:
+        sd = values.std(0, ddof=1)
+        axis.fill_between(np.arange(len(mean)), mean - sd, mean + sd, color=colour, alpha=0.15, linewidth=0)
+
+
+def _level(axis: Axes, values: Sequence[float], text: str) -> None:
+    """A dotted line across the panel, with its name on it."""
+    if values:
+        level = float(np.mean(values))
+        axis.axhline(level, color=_INK, linewidth=0.9, linestyle=":")
+        axis.annotate(text, (1.0, level), (0, 2), ("axes fraction", "data"), "offset points", ha="right", fontsize=8)
+
+
+def _bound(axis: Axes, constraint: Constraint, risks: Sequence[Array]) -> None:
+    """The bound as a dashed line; the panel shows it and the risks, whatever the estimates do."""
+    axis.axhline(constraint.bound, color=_INK, linewidth=1.2, linestyle="--")
+    word = "at most" if constraint.sense == "<=" else "at least"
+    text = f"{word} {constraint.bound:g}"
+    axis.annotate(
+        text, (1.0, constraint.bound), (0, 2), ("axes fraction", "data"), "offset points", ha="right", fontsize=8
+    )
+    low = min([constraint.bound, *(float(risk.mean(0).min()) for risk in risks)])
+    high = max([constraint.bound, *(float(risk.mean(0).max()) for risk in risks)])
+    room = 0.15 * (high - low)
+    axis.set_ylim(low - room, high + room)
+
+
+def _risk_name(constraint: Constraint) -> str:
+    signal = "the return" if constraint.signal == "reward" else constraint.signal
+    match constraint.measure:
+        case CVaR(alpha=alpha):
+            return f"{alpha:g}-CVaR of {signal}"
+        case Variance():
+            return f"variance of {signal}"
+        case BadStateProbability():
+            return f"probability of {signal}"
+    return f"{constraint.measure.label} of {signal}"
+
+
+def _legend(curve: Curves) -> str:
+    return f"{NAMES.get(curve.label, curve.label)} ({len(curve.logs)} runs)"
+
+
+def _colour(label: str) -> str:
+    return COLOURS.get(label) or _SPARE[sum(label.encode()) % len(_SPARE)]
+
+
+def _save(figure: Figure, stem: Path) -> list[Path]:
+    files = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    figure.savefig(files[0])
+    figure.savefig(files[1], metadata={"Date": None})
+    return files

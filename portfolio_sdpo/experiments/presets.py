@@ -1,0 +1,260 @@
+"""The experiments as declared grids: what is run, on which problem, with which settings.
+
+The first two are the paper's (section 6, appendix A.1, table of hyperparameters for random CMDPs). Their bounds bite only
+while learning: the unconstrained optimum lies inside them. The two `-binding` ones have noisy rewards and bounds that the
+unconstrained optimum breaks, so that safety costs something to the end.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from portfolio_sdpo.envs import Cmdp, random_cmdp
+from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.risk import Constraint
+from portfolio_sdpo.rl.algorithms import AnySettings, PdCvarSettings, PdVarSettings
+from portfolio_sdpo.rl.algorithms import ActorSettings, PpoSettings, Problem, SdpoSettings
+from portfolio_sdpo.rl.critics import CriticSettings
+from portfolio_sdpo.settings import Settings
+
+TUNING_CMDP_SEED = 5
+"""Settings were tuned on this CMDP, so no result is reported on it."""
+REPORT_CMDP_SEEDS = (11, 12, 13, 14, 15)
+"""The paper's grid, five runs on each of the CMDP seeds 5 and 10, is `--cmdp-seeds 5,10 --seeds 0,1,2,3,4,5,6,7,8,9`."""
+
+
+class CmdpSettings(Settings):
+    """A family of random CMDPs; a seed picks one of them."""
+
+    states: int = Field(default=1000, ge=2)
+    actions: int = Field(default=10, ge=1)
+    noise_scale: float = Field(default=0.0, ge=0)
+    """Rewards have the standard deviation scale · r³."""
+    horizon: int = Field(default=100, ge=1)
+
+    def draw(self, seed: int) -> Cmdp:
+        """The tables of that seed."""
+        return random_cmdp(
+            self.states, self.actions, seed=seed, noise_scale=self.noise_scale, horizon=self.horizon
+        )
+
+
+class SafeStart(Settings):
+    """Phase I, run once for every CMDP and seed: all algorithms start from the policy that it found.
+
+    The paper: "all the agents are initialized so that they are in a feasible region", PPO "with the same safe policy as
+    all other agents". Phase I is over as soon as the episodes of one iteration meet `bounds`.
+    """
+
+    algorithm: AnySettings
+    """Its policy must have the shape of that of the algorithms."""
+    iterations: int = Field(ge=1)
+    """Allowed at most."""
+    episodes: int = Field(ge=2)
+    """Per iteration."""
+    bounds: tuple[float, ...] = Field(min_length=1)
+    """One for every constraint, tighter than its own: room for the error of an estimate from `episodes` episodes."""
+
+
+class Experiment(Settings):
+    """One question, one problem, some algorithms, several seeds."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    title: str
+    question: str
+    cmdp: CmdpSettings
+    problem: Problem
+    algorithms: dict[str, AnySettings] = Field(min_length=1)
+    """Label → settings; a label is part of a folder's name."""
+    iterations: int = Field(ge=1)
+    episodes: int = Field(ge=1)
+    """Per iteration; the batch has `episodes` × `cmdp.horizon` steps."""
+    seeds: tuple[int, ...] = Field(default=(0, 1, 2, 3, 4), min_length=1)
+    """Of the runs; run `seed` is made on the CMDP `cmdp_seeds[seed mod len(cmdp_seeds)]`."""
+    cmdp_seeds: tuple[int, ...] = Field(default=REPORT_CMDP_SEEDS, min_length=1)
+    safe_start: SafeStart | None = None
+    """How a feasible start is found; None starts from the uniform policy."""
+    fresh_episodes: int = Field(default=1000, ge=2)
+    """Episodes that the learner never sees, on which every iteration's policy is measured."""
+    tensorboard: bool = True
+
+    @field_validator("seeds", "cmdp_seeds")
+    @classmethod
+    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+            raise ValueError("must be different numbers, none of them negative")
+        return seeds
+
+    @field_validator("safe_start")
+    @classmethod
+    def _bounds_match(cls, start: SafeStart | None, info: ValidationInfo) -> SafeStart | None:
+        constraints = info.data["problem"].constraints if "problem" in info.data else ()
+        if start is not None and len(start.bounds) != len(constraints):
+            raise ValueError("must have one of the bounds for every constraint")
+        return start
+
+    @field_validator("algorithms")
+    @classmethod
+    def _labelled(cls, algorithms: dict[str, AnySettings]) -> dict[str, AnySettings]:
+        for label in algorithms:
+            if label == "start" or not label.replace("-", "").isalnum():
+                raise ValueError(f"{label!r} cannot be a label: use letters, digits and dashes, and not 'start'")
+        return algorithms
+
+    def runs(self) -> list[tuple[int, int]]:
+        """(CMDP seed, run seed) of every run of an algorithm."""
+        return [(self.cmdp_seeds[seed % len(self.cmdp_seeds)], seed) for seed in self.seeds]
+
+    def with_changes(
+        self,
+        *,
+        iterations: int | None = None,
+        seeds: tuple[int, ...] | None = None,
+        cmdp_seeds: tuple[int, ...] | None = None,
+        algorithms: tuple[str, ...] | None = None,
+    ) -> Experiment:
+        """The same with another length, other seeds or only some of the algorithms."""
+        chosen = self.algorithms
+        if algorithms is not None:
+            unknown = [label for label in algorithms if label not in self.algorithms]
+            if unknown:
+                known = ", ".join(self.algorithms)
+                raise SettingsError(f"algorithms: {self.name} has no {unknown[0]!r}; it has {known}.")
+            chosen = {label: self.algorithms[label] for label in self.algorithms if label in algorithms}
+        given = {"iterations": iterations, "seeds": seeds, "cmdp_seeds": cmdp_seeds}
+        changes = {name: value for name, value in given.items() if value is not None}
+        return Experiment(**{**dict(self), "algorithms": chosen, **changes})
+
+
+# The paper's table. What it leaves open (epochs, minibatches, targets) is as in `rl`.
+_PAPER_ACTOR = ActorSettings(hidden=(64, 64), learning_rate=1e-4)
+_PAPER_PPO = PpoSettings(
+    actor=_PAPER_ACTOR,
+    critic=CriticSettings(kind="mean", hidden=(64, 64), learning_rate=1e-3),
+    gae_lambda=0.9,
+    clip=0.2,
+)
+_PAPER_SDPO = SdpoSettings(
+    actor=_PAPER_ACTOR,
+    critic=CriticSettings(kind="quantile", hidden=(64, 64), learning_rate=1e-3, atoms=128, dimension=256),
+    gae_lambda=0.9,
+    clip=0.2,
+)
+_PAPER_ITERATIONS = 1000
+"""Not in the paper's text."""
+_PAPER_EPISODES = 10
+"""Of 100 steps: batch size 1000."""
+# Without noise whatever raises the mean also narrows the law, so PPO finds a safe policy soonest. Only its shape has to
+# be the paper's, which does not say where the safe policy came from.
+_PAPER_START = PpoSettings(
+    actor=ActorSettings(hidden=(64, 64), learning_rate=1e-3),
+    critic=CriticSettings(kind="mean", hidden=(64, 64), learning_rate=1e-3),
+    epochs=10,
+    minibatches=4,
+)
+
+# Where the bound binds: a table of logits, one-step advantages from averaged critics, many more steps on the actor.
+_TABLE_ACTOR = ActorSettings(hidden=(), learning_rate=3e-2)
+_TABLE_MEAN_CRITIC = CriticSettings(
+    kind="mean", target_lambda=0.9, averaging=0.99, table_decay=20.0, epochs=5, minibatches=4
+)
+_TABLE_QUANTILE_CRITIC = CriticSettings(
+    kind="quantile", atoms=64, target_lambda=0.9, averaging=0.99, table_decay=20.0, epochs=5, minibatches=4
+)
+_TABLE_PPO = PpoSettings(
+    actor=_TABLE_ACTOR, critic=_TABLE_MEAN_CRITIC, gae_lambda=0.0, clip=0.2, epochs=5, minibatches=2
+)
+_TABLE_SDPO = SdpoSettings(
+    actor=_TABLE_ACTOR,
+    critic=_TABLE_QUANTILE_CRITIC,
+    gae_lambda=0.0,
+    risk_lambda=0.0,
+    clip=0.2,
+    epochs=5,
+    minibatches=2,
+)
+
+_ALL = (
+    Experiment(
+        name="cmdp-cvar",
+        title="Random CMDP, 0.1-CVaR of the return at least 51",
+        question="How does SDPO compare with PD-CVaR under a bound on CVaR? (the paper's figure 1)",
+        cmdp=CmdpSettings(),
+        problem=Problem(discount=0.99, constraints=(Constraint.from_spec("cvar(0.1) of reward >= 51 eta=20"),)),
+        algorithms={"ppo": _PAPER_PPO, "sdpo": _PAPER_SDPO, "pd-cvar": PdCvarSettings(actor=_PAPER_ACTOR)},
+        iterations=_PAPER_ITERATIONS,
+        episodes=_PAPER_EPISODES,
+        safe_start=SafeStart(algorithm=_PAPER_START, iterations=200, episodes=100, bounds=(51.5,)),
+    ),
+    Experiment(
+        name="cmdp-variance",
+        title="Random CMDP, variance of the return at most 2",
+        question="How does SDPO compare with PD-VAR under a bound on variance? (the paper's figure 2)",
+        cmdp=CmdpSettings(),
+        problem=Problem(discount=0.99, constraints=(Constraint.from_spec("variance of reward <= 2 eta=20"),)),
+        algorithms={"ppo": _PAPER_PPO, "sdpo": _PAPER_SDPO, "pd-var": PdVarSettings(actor=_PAPER_ACTOR)},
+        iterations=_PAPER_ITERATIONS,
+        episodes=_PAPER_EPISODES,
+        safe_start=SafeStart(algorithm=_PAPER_START, iterations=200, episodes=100, bounds=(1.8,)),
+    ),
+    Experiment(
+        name="cmdp-cvar-binding",
+        title="Noisy random CMDP, 0.1-CVaR of the return at least 24",
+        question="Does SDPO stay inside a CVaR bound that the unconstrained optimum breaks, and at what price?",
+        cmdp=CmdpSettings(noise_scale=4.0),
+        problem=Problem(
+            discount=0.99, constraints=(Constraint.from_spec("cvar(0.1) of reward >= 24 eta=3 margin=0.3"),)
+        ),
+        algorithms={"ppo": _TABLE_PPO, "sdpo": _TABLE_SDPO, "pd-cvar": PdCvarSettings(actor=_TABLE_ACTOR)},
+        iterations=400,
+        episodes=20,
+        safe_start=SafeStart(
+            algorithm=SdpoSettings(**{**dict(_TABLE_SDPO), "phase_one": 200}),
+            iterations=200,
+            episodes=20,
+            bounds=(26.0,),
+        ),
+    ),
+    Experiment(
+        name="cmdp-variance-binding",
+        title="Noisy random CMDP, variance of the return at most 12",
+        question="Does SDPO stay inside a variance bound that the unconstrained optimum breaks, and at what price?",
+        cmdp=CmdpSettings(noise_scale=1.0),
+        problem=Problem(
+            discount=0.99, constraints=(Constraint.from_spec("variance of reward <= 12 eta=3 margin=0.3"),)
+        ),
+        algorithms={"ppo": _TABLE_PPO, "sdpo": _TABLE_SDPO, "pd-var": PdVarSettings(actor=_TABLE_ACTOR)},
+        iterations=400,
+        episodes=20,
+    ),
+)
+EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
+"""Every experiment by its name."""
+
+DEMO = Experiment(
+    name="demo",
+    title="A small noisy random CMDP, variance of the return at most 12",
+    question="What does a safe policy look like while it learns?",
+    cmdp=CmdpSettings(states=100, actions=5, noise_scale=1.0),
+    problem=Problem(
+        discount=0.99, constraints=(Constraint.from_spec("variance of reward <= 12 eta=3 margin=0.3"),)
+    ),
+    algorithms={"ppo": _TABLE_PPO, "sdpo": _TABLE_SDPO},
+    iterations=150,
+    episodes=20,
+    seeds=(0,),
+    cmdp_seeds=(1,),
+    tensorboard=False,
+)
+"""`portfolio-sdpo demo`: small enough to be trained while one watches."""
+
+
+def find_experiment(name: str) -> Experiment:
+    """The experiment of that name.
+
+    >>> find_experiment("cmdp-variance-binding").problem.constraints[0].name
+    'variance of reward <= 12'
+    """
+    if name not in EXPERIMENTS:
+        raise SettingsError(f"there is no experiment {name!r}; choose one of {', '.join(EXPERIMENTS)}.")
+    return EXPERIMENTS[name]

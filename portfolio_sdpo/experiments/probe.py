@@ -1,0 +1,120 @@
+"""The true risk of a policy, measured from outside: fresh episodes that the learner never sees, and exact answers.
+
+The columns that it adds to the log of every iteration, i numbering the constraints:
+
+    true_return, true_risk_i   mean return and risk of 1000 fresh episodes, as anybody could measure them
+    exact_return               mean return by dynamic programming
+    exact_risk_i               risk by dynamic programming, for expectation and variance
+    integrated_risk_i          for a CVaR of the reward, of which there is no exact one: simulated paths with their reward
+                               noise integrated out, a few times sharper than `true_risk_i`
+
+`true_risk_i` pools all episodes whatever their initial state, `exact_risk_i` and `integrated_risk_i` are the paper's mean
+over initial states s0 of the risk from s0. Pooling is the pessimistic choice: differences between initial states count
+as risk too, so a pooled variance is never smaller, and a pooled lower-tail CVaR never larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from portfolio_sdpo.envs import Cmdp
+from portfolio_sdpo.envs.exact import evaluate, rollout_returns
+from portfolio_sdpo.envs.exact.cvar import simulated_cvar
+from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.risk import BadStateProbability, Constraint, CVaR, Expectation, Variance
+from portfolio_sdpo.rl import Problem
+from portfolio_sdpo.rl.rollout import stream
+
+Array = NDArray[np.float64]
+_PROBE = 3
+"""Purpose of the probe's random streams; the trainer uses 0, 1 and 2."""
+
+
+class Probe:
+    """Measures the policy of an iteration; draws its random numbers from a stream of its own."""
+
+    def __init__(self, cmdp: Cmdp, problem: Problem, seed: int, episodes: int = 1000) -> None:
+        self.cmdp = cmdp
+        self.problem = problem
+        self.seed = seed
+        self.episodes = episodes
+        # [H·N, 2]: state and time of every decision that there can be, as the environment shows them.
+        time, state = torch.meshgrid(
+            torch.arange(cmdp.horizon) / cmdp.horizon, torch.arange(cmdp.states, dtype=torch.float32), indexing="ij"
+        )
+        self._observations = torch.stack([state.reshape(-1), time.reshape(-1)], -1)
+
+    def __call__(self, policy: Policy, iteration: int) -> dict[str, float]:
+        """The columns for the log."""
+        return self.measure(policy, iteration)[0]
+
+    def measure(self, policy: Policy, iteration: int) -> tuple[dict[str, float], Array]:
+        """The columns, and the reward's returns [episodes] of the fresh episodes."""
+        table = self.table(policy)
+        fresh, integrated = stream(self.seed, iteration, _PROBE).spawn(2)
+        figures, returns = sampled_figures(
+            self.cmdp, table, self.problem, self.episodes, lambda: np.random.default_rng(fresh)
+        )
+        simulation_seed = int(integrated.generate_state(1)[0])
+        return figures | exact_figures(self.cmdp, table, self.problem, self.episodes, simulation_seed), returns
+
+    @torch.no_grad()
+    def table(self, policy: Policy) -> Array:
+        """The policy as probabilities [H, N, M]."""
+        probabilities = torch.softmax(policy(self._observations).double(), -1)
+        return probabilities.reshape(self.cmdp.horizon, self.cmdp.states, self.cmdp.actions).numpy()
+
+
+def sampled_figures(
+    cmdp: Cmdp, table: Array, problem: Problem, episodes: int, rng: Callable[[], np.random.Generator]
+) -> tuple[dict[str, float], Array]:
+    """`true_*` of a policy [H, N, M], and the reward's returns [episodes]; `rng` starts the same stream every time."""
+    returns: dict[tuple[str, float], Array] = {}
+
+    def of(signal: str, discount: float) -> Array:
+        # With the same random numbers every signal is that of the same episodes.
+        key = signal, discount
+        if key not in returns:
+            returns[key] = rollout_returns(cmdp, table, discount, episodes, rng(), signal)
+        return returns[key]
+
+    reward = of("reward", problem.discount)
+    figures = {"true_return": float(reward.mean())}
+    for index, constraint in enumerate(problem.constraints):
+        values = of(constraint.signal, problem.discount_of(constraint))
+        figures[f"true_risk_{index}"] = constraint.measure(torch.from_numpy(values)).item()
+    return figures, reward
+
+
+def exact_figures(cmdp: Cmdp, table: Array, problem: Problem, episodes: int, seed: int) -> dict[str, float]:
+    """`exact_*` and `integrated_*` of a policy [H, N, M]; simulations use `episodes` paths and `seed`."""
+    moments = {("reward", problem.discount): evaluate(cmdp, table, problem.discount)}
+    figures = {"exact_return": moments["reward", problem.discount].mean}
+    for index, constraint in enumerate(problem.constraints):
+        key = constraint.signal, problem.discount_of(constraint)
+        if key not in moments:
+            moments[key] = evaluate(cmdp, table, key[1], key[0])
+        match constraint.measure:
+            case Expectation() | BadStateProbability():
+                figures[f"exact_risk_{index}"] = moments[key].mean
+            case Variance():
+                figures[f"exact_risk_{index}"] = moments[key].variance
+            case CVaR(alpha=alpha, tail="lower") if constraint.signal == "reward":
+                risk, _ = simulated_cvar(cmdp, table, moments[key], alpha, key[1], episodes, seed)
+                figures[f"integrated_risk_{index}"] = risk
+    return figures
+
+
+def sharpest_risk(figures: dict[str, float | str], index: int) -> float:
+    """The most precise value of a constraint's risk that there is: exact, integrated or sampled."""
+    names = (f"{kind}_risk_{index}" for kind in ("exact", "integrated", "true"))
+    return float(next(figures[name] for name in names if name in figures))
+
+
+def breaks(constraint: Constraint, risk: float) -> bool:
+    """Whether a risk lies beyond the bound."""
+    return constraint.slack(risk) < 0

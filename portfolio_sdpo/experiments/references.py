@@ -1,0 +1,129 @@
+"""What a run is measured against: the uniform policy, the best one within the bounds, the best one without any."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+import portfolio_sdpo
+from portfolio_sdpo.envs import Cmdp
+from portfolio_sdpo.envs.exact import (
+    solve_cvar,
+    solve_expectation,
+    solve_unconstrained,
+    solve_variance,
+    uniform_policy,
+)
+from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
+from portfolio_sdpo.experiments.cases import digest, read_json, write_json
+from portfolio_sdpo.experiments.presets import Experiment
+from portfolio_sdpo.experiments.probe import Array, exact_figures, sampled_figures, sharpest_risk
+from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, Variance
+from portfolio_sdpo.rl import Problem
+from portfolio_sdpo.rl.checkpoint import fingerprint
+
+_EPISODES = 20_000
+"""For risks that have to be simulated."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A policy that was computed and not learnt."""
+
+    mean: float
+    """return, exactly"""
+    risks: tuple[float, ...]
+    """one per constraint"""
+
+
+@dataclass(frozen=True)
+class References:
+    """On one CMDP."""
+
+    uniform: Reference
+    unconstrained: Reference
+    optimum: Reference | None
+    """None where no solver fits the constraints, or no policy satisfies them"""
+    upper_bound: float | None
+    """no policy within the bounds has a higher mean (for a CVaR: about)"""
+
+    def share_of_gain(self, mean: float) -> float | None:
+        """(J − J_uniform) / (J_optimum − J_uniform)."""
+        if self.optimum is None or self.optimum.mean == self.uniform.mean:
+            return None
+        return (mean - self.uniform.mean) / (self.optimum.mean - self.uniform.mean)
+
+
+def references(experiment: Experiment, cmdp_seed: int, root: Path) -> References:
+    """Computed once per CMDP and kept in the experiment's folder."""
+    path = root / f"references-{cmdp_seed}.json"
+    cmdp = experiment.cmdp.draw(cmdp_seed)
+    key = fingerprint([portfolio_sdpo.__version__, digest(cmdp), experiment.problem.model_dump_json()])
+    if path.exists():
+        record = read_json(path)
+        if record["fingerprint"] == key:
+            return _from_json(record)
+    found = compute(cmdp, experiment.problem)
+    root.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"fingerprint": key, **asdict(found)})
+    return found
+
+
+def read_references(root: Path) -> dict[int, References]:
+    """Those that are there, by CMDP seed."""
+    return {
+        int(path.stem.removeprefix("references-")): _from_json(read_json(path))
+        for path in sorted(root.glob("references-*.json"))
+    }
+
+
+def compute(cmdp: Cmdp, problem: Problem) -> References:
+    """By dynamic programming; see `envs.exact` for what is exact and what is a bracket."""
+    table, upper_bound = _solve(cmdp, problem)
+    uniform = np.broadcast_to(uniform_policy(cmdp), (cmdp.horizon, cmdp.states, cmdp.actions))
+    return References(
+        uniform=_reference(cmdp, problem, uniform),
+        unconstrained=_reference(cmdp, problem, solve_unconstrained(cmdp, problem.discount).policy),
+        optimum=None if table is None else _reference(cmdp, problem, table),
+        upper_bound=upper_bound,
+    )
+
+
+def _solve(cmdp: Cmdp, problem: Problem) -> tuple[Array | None, float | None]:
+    """The best policy within the bounds [H, N, M] and an upper bound on its mean; None where there is no solver."""
+    discount, constraints = problem.discount, problem.constraints
+    try:
+        if all(isinstance(constraint.measure, Expectation | BadStateProbability) for constraint in constraints):
+            best = solve_expectation(cmdp, constraints, discount)
+            return best.policy, best.mean
+        if len(constraints) > 1 or constraints[0].signal != "reward" or problem.discount_of(constraints[0]) != discount:
+            return None, None
+        match constraints[0].measure:
+            case Variance():
+                calm = solve_variance(cmdp, constraints[0].bound, discount)
+                return calm.policy, calm.upper_bound
+            case CVaR(alpha=alpha, tail="lower"):
+                sure = solve_cvar(cmdp, alpha, constraints[0].bound, discount)
+                return sure.policy, sure.approximate_upper_bound
+    except (InfeasibleConstraintError, SettingsError):  # no policy meets the bounds, or the program would be too large
+        return None, None
+    return None, None
+
+
+def _reference(cmdp: Cmdp, problem: Problem, table: Array) -> Reference:
+    sampled, _ = sampled_figures(cmdp, table, problem, _EPISODES, lambda: np.random.default_rng(0))
+    figures: dict[str, float | str] = {**sampled, **exact_figures(cmdp, table, problem, _EPISODES, seed=0)}
+    risks = tuple(sharpest_risk(figures, index) for index in range(len(problem.constraints)))
+    return Reference(float(figures["exact_return"]), risks)
+
+
+def _from_json(record: dict[str, dict[str, float]]) -> References:
+    def reference(name: str) -> Reference | None:
+        values = record[name]
+        return None if values is None else Reference(values["mean"], tuple(values["risks"]))
+
+    uniform, unconstrained = reference("uniform"), reference("unconstrained")
+    assert uniform is not None and unconstrained is not None
+    return References(uniform, unconstrained, reference("optimum"), record["upper_bound"])

@@ -1,0 +1,216 @@
+"""Runs a grid in parallel processes, run by run: what is done is skipped, what was interrupted goes on.
+
+Two stages: first the feasible starts, if the experiment has any, then the algorithms. A run that fails is recorded and
+does not stop the others.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import joblib
+import numpy as np
+import torch
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from portfolio_sdpo.envs import Cmdp, RandomCmdpVectorEnv
+from portfolio_sdpo.errors import InfeasibleConstraintError, PortfolioSdpoError, RunError
+from portfolio_sdpo.experiments.cases import START, Case, cases, experiment_folder
+from portfolio_sdpo.experiments.presets import Experiment
+from portfolio_sdpo.experiments.probe import Probe
+from portfolio_sdpo.experiments.references import references
+from portfolio_sdpo.rl import Trainer, checkpoint, metrics
+from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.progress import Board, LineFile
+from portfolio_sdpo.rl.trainer import Watcher
+
+WINDOW = 5
+"""Phase I ends when the mean over so many iterations of the sampled risk meets its bound: a single one is too noisy."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run."""
+
+    run: str
+    status: Literal["finished", "skipped", "failed"]
+    message: str = ""
+
+
+def run_experiment(
+    experiment: Experiment,
+    *,
+    jobs: int = 1,
+    root: Path | None = None,
+    board: Board | None = None,
+    restart: bool = False,
+) -> list[Outcome]:
+    """Run what is not done yet, `jobs` runs at a time, and compute what the results are measured against.
+
+    root: the experiment's folder, by default the user's own. board: shows the runs while they run.
+    restart: replace runs that were made with other settings, instead of reporting them as failed.
+    """
+    folder = root or experiment_folder(experiment.name)
+    grid = cases(experiment, folder)
+    starts = list(dict.fromkeys(case.start for case in grid if case.start is not None))
+    board = board or Board(experiment.problem.constraints)
+    board.runs = len(starts) + len(grid)
+    outcomes: list[Outcome] = []
+    for stage in (starts, grid):
+        fallen = {outcome.run: outcome.message for outcome in outcomes if outcome.status == "failed"}
+        pending, known = _sort_out(stage, fallen, restart)
+        board.finished += sum(outcome.status == "skipped" for outcome in known)
+        board.failed += sum(outcome.status == "failed" for outcome in known)
+        outcomes += known + _run_all(pending, jobs, board)
+    seeds = dict.fromkeys(cmdp_seed for cmdp_seed, _ in experiment.runs())
+    tasks = (joblib.delayed(references)(experiment, cmdp_seed, folder) for cmdp_seed in seeds)
+    for _ in _in_parallel(tasks, jobs, len(seeds)):
+        pass  # they are kept in the folder
+    order = {case.name: position for position, case in enumerate([*starts, *grid])}
+    return sorted(outcomes, key=lambda outcome: order[outcome.run])
+
+
+def _sort_out(stage: Sequence[Case], fallen: dict[str, str], restart: bool) -> tuple[list[Case], list[Outcome]]:
+    """Runs that are to be made, and what is known of the others already."""
+    draw = cache(lambda cmdp_seed: stage[0].experiment.cmdp.draw(cmdp_seed))
+    pending: list[Case] = []
+    known: list[Outcome] = []
+    for case in stage:
+        if case.start is not None and case.start.name in fallen:
+            known.append(Outcome(case.name, "failed", f"{case.start.name}: {fallen[case.start.name]}"))
+            continue
+        try:
+            done = case.done(draw(case.cmdp_seed))
+        except RunError as error:
+            if not restart:
+                known.append(Outcome(case.name, "failed", str(error)))
+                continue
+            shutil.rmtree(case.folder)
+            done = False
+        if done:
+            known.append(Outcome(case.name, "skipped"))
+        else:
+            pending.append(case)
+    return pending, known
+
+
+def _run_all(pending: Sequence[Case], jobs: int, board: Board) -> list[Outcome]:
+    outcomes = []
+    with tempfile.TemporaryDirectory() as lines:
+        files = {case.name: LineFile(Path(lines) / f"{case.name}.json") for case in pending}
+        for name, file in files.items():
+            board.follow(name, file)
+        tasks = (joblib.delayed(_run)(case, files[case.name]) for case in pending)
+        for outcome in _in_parallel(tasks, jobs, len(pending)):
+            outcomes.append(outcome)
+            board.drop(outcome.run)
+            board.finished += outcome.status == "finished"
+            board.failed += outcome.status == "failed"
+    return outcomes
+
+
+def _in_parallel(tasks: Iterable[Any], jobs: int, count: int) -> Iterator[Any]:
+    """Results as they come, from at most `jobs` processes with one thread each."""
+    if count == 0:
+        return
+    jobs = min(jobs, count)
+    try:
+        with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+            yield from joblib.Parallel(batch_size=1, return_as="generator_unordered")(tasks)
+    except TerminatedWorkerError:
+        raise RunError(
+            "a worker process was killed, perhaps for lack of memory: run the same command again with fewer --jobs; "
+            "what was done is kept."
+        ) from None
+
+
+def _run(case: Case, line: LineFile) -> Outcome:
+    """One run, in a worker process or, with one job, in this one."""
+
+    def watch(row: Metrics) -> None:
+        line.write(row, total)
+
+    total = case.experiment.iterations
+    if case.label == START and case.experiment.safe_start is not None:
+        total = case.experiment.safe_start.iterations
+    try:
+        with _single_thread():
+            train(case, watch)
+    except PortfolioSdpoError as error:
+        case.record_failure(error)
+        return Outcome(case.name, "failed", str(error))
+    return Outcome(case.name, "finished")
+
+
+def train(case: Case, watch: Watcher | None = None) -> None:
+    """Train in the case's folder, from its checkpoint if there is one, and record what the policy is worth."""
+    experiment = case.experiment
+    cmdp = experiment.cmdp.draw(case.cmdp_seed)
+    probe = Probe(cmdp, experiment.problem, case.seed, experiment.fresh_episodes)
+    trainer = _trainer(case, cmdp, probe)
+    if case.label == START:
+        _phase_one(trainer, watch)
+    else:
+        trainer.run(watch)
+    case.record(*probe.measure(trainer.policy, trainer.iteration))
+
+
+def _trainer(case: Case, cmdp: Cmdp, probe: Probe) -> Trainer:
+    environment = RandomCmdpVectorEnv(cmdp, case.episodes)
+    return Trainer(case.settings(cmdp), environment, case.folder, probe=None if case.label == START else probe)
+
+
+class _Inside(Exception):
+    """Phase I has reached its aim."""
+
+
+def _phase_one(trainer: Trainer, watch: Watcher | None) -> None:
+    """Train until the sampled risks are within the (tightened) bounds."""
+    constraints = trainer.settings.problem.constraints
+
+    def worst_slack(rows: Sequence[Metrics]) -> float:
+        if len(rows) < WINDOW:
+            return -float("inf")
+        means = [np.mean([float(row[f"risk_empirical_{i}"]) for row in rows]) for i in range(len(constraints))]
+        return min(constraint.slack(float(mean)) for constraint, mean in zip(constraints, means, strict=True))
+
+    def watch_for_end(row: Metrics) -> None:
+        if watch:
+            watch(row)
+        if worst_slack(trainer.rows[-WINDOW:]) > 0:
+            raise _Inside
+
+    # A run that was interrupted after its last iteration is at its end already.
+    if worst_slack(trainer.rows[-WINDOW:]) > 0:
+        return
+    try:
+        trainer.run(watch_for_end)
+    except _Inside:
+        metrics.write_rows(trainer.folder / "metrics.parquet", trainer.rows)
+        checkpoint.save_checkpoint(trainer.folder, trainer.algorithm, trainer.iteration, trainer.run_id)
+        return
+    windows = (trainer.rows[end - WINDOW : end] for end in range(WINDOW, len(trainer.rows) + 1))
+    best = max(map(worst_slack, windows), default=-float("inf"))
+    raise InfeasibleConstraintError(
+        f"phase I did not satisfy {' and '.join(repr(constraint.name) for constraint in constraints)} in "
+        f"{trainer.settings.iterations} iterations (best slack {best:.4g}): relax the bound or allow more iterations.",
+        best_slack=best,
+    )
+
+
+@contextmanager
+def _single_thread() -> Iterator[None]:
+    """One torch thread, so that the result does not depend on how many runs share the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

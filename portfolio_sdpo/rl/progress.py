@@ -1,0 +1,172 @@
+"""What a training looks like while it runs: one line per run, with every constraint's estimate against its bound.
+
+    board = Board(problem.constraints)
+    with board.shown():
+        trainer.run(board.watcher("sdpo", total=settings.iterations))
+
+Runs in other processes write their line to a small file (`LineFile`), from which the board reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from portfolio_sdpo.risk import Constraint
+from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.trainer import Watcher
+
+_STYLES = {"interior": "green", "margin": "yellow", "violated": "red"}
+_SHOWN = 24
+"""Lines at most, so that a long grid does not scroll the terminal away."""
+
+
+@dataclass
+class Line:
+    """How far one run is, and its newest figures."""
+
+    iteration: int
+    total: int
+    row: dict[str, float | str] = field(default_factory=dict)
+    """Of the log: return, risks, regimes, steps_per_second."""
+
+    @classmethod
+    def of(cls, row: Metrics, total: int) -> Line:
+        kept = {
+            name: value
+            for name, value in row.items()
+            if name in ("return", "phase", "steps", "steps_per_second") or name.startswith(("risk_", "regime_"))
+        }
+        return cls(int(row["iteration"]) + 1, total, kept)
+
+
+class LineFile:
+    """The line of a run in another process: written by the run, read by the board.
+
+    A file is replaced as a whole and never half read; it is a display and not a record, so nothing waits for the disk.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._written = -1.0
+
+    def write(self, row: Metrics, total: int) -> None:
+        """At most a few times a second, and always at the end."""
+        line = Line.of(row, total)
+        now = time.monotonic()
+        if now - self._written < 0.2 and line.iteration < total:
+            return
+        self._written = now
+        temporary = self.path.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(asdict(line)))
+        os.replace(temporary, self.path)
+
+    def read(self) -> Line | None:
+        """None before the run has written anything."""
+        try:
+            return Line(**json.loads(self.path.read_text()))
+        except FileNotFoundError:
+            return None
+
+
+class Board:
+    """The lines of all runs that are under way, below them how many are done or still waiting."""
+
+    def __init__(self, constraints: Sequence[Constraint], title: str = "") -> None:
+        self.constraints = constraints
+        self.title = title
+        self.runs = 0
+        """How many there are altogether, if that is known."""
+        self.finished = 0
+        self.failed = 0
+        self._lines: dict[str, Line | LineFile] = {}
+
+    def watcher(self, name: str, total: int) -> Watcher:
+        """To be given to `Trainer.run` in this process."""
+
+        def watch(row: Metrics) -> None:
+            self._lines[name] = Line.of(row, total)
+
+        return watch
+
+    def follow(self, name: str, file: LineFile) -> None:
+        """Show a run in another process as soon as it has written its first line."""
+        self._lines[name] = file
+
+    def drop(self, name: str) -> None:
+        """Take a run that is over from the board."""
+        self._lines.pop(name, None)
+
+    @contextmanager
+    def shown(self, console: Console | None = None) -> Iterator[None]:
+        """Live on the terminal for as long as the block runs; where there is no terminal, nothing is shown."""
+        console = console or Console(stderr=True)
+        if not console.is_terminal:
+            yield
+            return
+        with Live(get_renderable=lambda: self, console=console, refresh_per_second=4, transient=True):
+            yield
+
+    def __rich__(self) -> RenderableType:
+        table = Table(box=None, pad_edge=False, title=self.title or None, title_justify="left", title_style="bold")
+        table.add_column("run", no_wrap=True)
+        table.add_column("", width=16)
+        table.add_column("iteration", justify="right", no_wrap=True)
+        table.add_column("return", justify="right", no_wrap=True)
+        for constraint in self.constraints:
+            table.add_column(constraint.name, no_wrap=True)
+        table.add_column("steps/s", justify="right", no_wrap=True)
+        table.add_column("left", justify="right", no_wrap=True)
+        running = [(name, line) for name, line in self._current() if line.iteration < line.total]
+        for name, line in running[:_SHOWN]:
+            table.add_row(
+                name,
+                ProgressBar(total=line.total, completed=line.iteration, width=16),
+                f"{line.iteration}/{line.total}",
+                f"{float(line.row['return']):.2f}",
+                *(self._risk(index, line) for index in range(len(self.constraints))),
+                f"{float(line.row['steps_per_second']):,.0f}",
+                _left(line),
+            )
+        return Group(table, Text(self._counts(len(running)), style="dim"))
+
+    def _current(self) -> Iterator[tuple[str, Line]]:
+        for name, entry in list(self._lines.items()):
+            line = entry.read() if isinstance(entry, LineFile) else entry
+            if line is not None:
+                yield name, line
+
+    def _counts(self, running: int) -> str:
+        parts = {"running": running, "finished": self.finished, "failed": self.failed}
+        parts["waiting"] = max(self.runs - sum(parts.values()), 0)
+        return ", ".join(f"{count} {word}" for word, count in parts.items() if count)
+
+    def _risk(self, index: int, line: Line) -> Text:
+        """`11.31 margin`, in the colour of the regime; algorithms without a barrier say inside or outside."""
+        constraint = self.constraints[index]
+        risk = line.row.get(f"risk_{index}")
+        if risk is None:
+            return Text("–")
+        slack = constraint.slack(float(risk))
+        regime = str(line.row.get(f"regime_{index}", "inside" if slack > 0 else "outside"))
+        style = _STYLES.get(regime, "green" if slack > 0 else "red")
+        phase = " (phase I)" if line.row.get("phase") == 1.0 else ""
+        return Text(f"{float(risk):.2f} {regime}{phase}", style=style)
+
+
+def _left(line: Line) -> str:
+    """Time left at the current rate, as m:ss."""
+    steps, rate = float(line.row.get("steps", 0.0)), float(line.row["steps_per_second"])
+    seconds = int((line.total - line.iteration) * steps / rate)
+    return f"{seconds // 60}:{seconds % 60:02d}"

@@ -1,0 +1,47 @@
+"""Rollouts written down by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+import torch
+
+from portfolio_sdpo.rl.rollout import Rollout
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> Iterator[None]:
+    """Batches are tiny: further threads would only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def rollout_of(
+    rewards: Sequence[Sequence[float]], terminated: Sequence[bool], dtype: torch.dtype = torch.float32
+) -> Rollout:
+    """Episodes by their rewards; those that are not `terminated` are truncated or cut. Observation k of an episode is k,
+    action and log-probability are 0, and the cost `pain` is ten times the reward."""
+    lengths = torch.tensor([len(episode) for episode in rewards])
+    step = torch.cat([torch.arange(length) for length in lengths.tolist()])
+    episode = torch.arange(len(rewards)).repeat_interleave(lengths)
+    last = step == lengths[episode] - 1
+    reward = torch.tensor([reward for episode in rewards for reward in episode], dtype=dtype)
+    return Rollout(
+        observation=step.unsqueeze(-1).float(),
+        action=torch.zeros(len(step), dtype=torch.int64),
+        log_prob=torch.zeros(len(step)),
+        signals={"reward": reward, "pain": 10 * reward},
+        next_observation=step.unsqueeze(-1).float() + 1,
+        terminated=last & torch.tensor(terminated)[episode],
+        last=last,
+        episode=episode,
+        step=step,
+    )
+
+
+@pytest.fixture(scope="session")
+def by_hand() -> Callable[..., Rollout]:
+    return rollout_of

@@ -1,0 +1,441 @@
+"""Both estimators of ∇ρ against finite differences on a CMDP whose law can be written down.
+
+Under the uniform policy every path of the little CMDP is equally likely, so a rollout that holds each of them once *is*
+the law: what is exact in expectation is exact here, and tolerances are rounding errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from portfolio_sdpo.envs.exact import enumerate_law
+from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpVectorEnv
+from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.risk import (
+    Constraint,
+    Custom,
+    CVaR,
+    Entropic,
+    Expectation,
+    MeanSemideviation,
+    Power,
+    RiskMeasure,
+    Spectral,
+    Variance,
+    Wang,
+)
+from portfolio_sdpo.rl.advantage import Grid
+from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem
+from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
+from portfolio_sdpo.rl.critics import Valuation
+from portfolio_sdpo.rl.risk_advantage import LEAST_WEIGHT, Utility, assess, empirical
+from portfolio_sdpo.rl.rollout import Rollout
+
+STATES, ACTIONS, HORIZON, ATOMS = 3, 2, 3, 32
+
+
+def gini(values: Tensor, weights: Tensor) -> Tensor:
+    """Half the mean absolute difference of two draws: quadratic in the law, and none of the closed forms."""
+    apart = (values.unsqueeze(-1) - values.unsqueeze(-2)).abs()
+    return 0.5 * torch.einsum("...i,...ij,...j->...", weights, apart, weights)
+
+
+MEASURES = [
+    Expectation(),
+    CVaR(alpha=0.3),
+    CVaR(alpha=0.1, tail="upper"),
+    Variance(),
+    Entropic(beta=-0.7),
+    Entropic(beta=1.3),
+    Spectral(distortion=Wang(shift=0.5)),
+    Spectral(distortion=Power(exponent=2.5)),
+    MeanSemideviation(weight=0.8),
+    MeanSemideviation(weight=0.5, tail="upper", order=2),
+    Custom(function=gini),
+]
+EACH = pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.label)
+NONLINEAR = pytest.mark.parametrize("measure", MEASURES[1:], ids=lambda measure: measure.label)
+
+
+@dataclass(frozen=True)
+class Little:
+    """A CMDP with two equally likely successors of every pair, and every path of it once."""
+
+    cmdp: Cmdp
+    discount: float
+    rollout: Rollout
+    paths: Tensor
+    """[E, H] states"""
+    choices: Tensor
+    """[E, H] actions"""
+    here: Tensor
+    """[H, N, ATOMS] exact laws of the return-to-go"""
+    after: Tensor
+    """[H, N, M, ATOMS] the same after an action"""
+
+    def log_prob(self, logits: Tensor) -> Tensor:
+        """[E, H] of every choice, under a softmax of logits [N, M]."""
+        return torch.log_softmax(logits, -1)[self.paths, self.choices]
+
+    def risk(self, measure: RiskMeasure, logits: Tensor) -> Tensor:
+        """ρ: the mean over s0 of the measure of the exact law from s0, by weighting every path."""
+        returns = self.rollout.returns("reward", self.discount)
+        weight = self.log_prob(logits).sum(-1).exp()
+        starts = self.paths[:, 0]
+        own = [starts == s0 for s0 in starts.unique()]
+        return torch.stack([measure(returns[at], weight[at] / weight[at].sum()) for at in own]).mean()
+
+    def gradient(self, measure: RiskMeasure, logits: Tensor, step: float = 1e-5) -> Tensor:
+        """∂ρ/∂logits by central differences, [N, M]."""
+        slopes = torch.zeros_like(logits)
+        for index in np.ndindex(*logits.shape):
+            shift = torch.zeros_like(logits)
+            shift[index] = step
+            slopes[index] = (self.risk(measure, logits + shift) - self.risk(measure, logits - shift)) / (2 * step)
+        return slopes
+
+    def valuation(self, shift: Tensor | float = 0.0) -> Valuation:
+        """Exact laws at every transition, or laws that are wrong by `shift` (broadcastable to [H, N, ATOMS])."""
+        laws = torch.cat([self.here + shift, torch.zeros_like(self.here[:1])])
+        step, state = self.rollout.step, self.paths.flatten()
+        following = self.rollout.next_observation[:, 0].long()
+        here, ahead = laws[step, state], laws[step + 1, following]
+        td = self.rollout.signals["reward"] + self.discount * ahead.mean(-1) - here.mean(-1)
+        return Valuation(here, ahead, td)
+
+
+def make_little(discount: float, dtype: torch.dtype = torch.float64, starts=(0, 1), forgetful=False) -> Little:
+    """forgetful: all pairs share their successors, so that the past tells nothing of the state."""
+    rng = np.random.default_rng(4)
+    successors = np.stack([rng.permutation(STATES)[:2] for _ in range(STATES * ACTIONS)])
+    if forgetful:
+        successors[:] = successors[0]
+    cmdp = Cmdp(
+        successors=successors.reshape(STATES, ACTIONS, 2),
+        probabilities=np.full((STATES, ACTIONS, 2), 0.5),
+        reward=rng.normal(size=(STATES, ACTIONS)),
+        noise=np.zeros((STATES, ACTIONS)),
+        initial=np.bincount(starts, minlength=STATES) / len(starts),
+        horizon=HORIZON,
+    )
+    episodes = []
+    for s0, *moves in product(starts, *[list(product(range(ACTIONS), range(2)))] * HORIZON):
+        path = [s0]
+        for action, successor in moves:
+            path.append(int(cmdp.successors[path[-1], action, successor]))
+        episodes.append((path, [action for action, _ in moves]))
+    paths = torch.tensor([path for path, _ in episodes])
+    choices = torch.tensor([actions for _, actions in episodes])
+    table = torch.tensor(cmdp.reward, dtype=dtype)
+    here = torch.zeros(HORIZON + 1, STATES, ATOMS, dtype=dtype)
+    after = torch.zeros(HORIZON, STATES, ACTIONS, ATOMS, dtype=dtype)
+    for t in reversed(range(HORIZON)):
+        for s, a in product(range(STATES), range(ACTIONS)):
+            mixed = here[t + 1, cmdp.successors[s, a]].reshape(-1).sort().values
+            after[t, s, a] = table[s, a] + discount * mixed[::2]
+        here[t] = after[t].reshape(STATES, -1).sort(-1).values[:, ::2]
+    count = len(episodes)
+    last = torch.arange(HORIZON).repeat(count) == HORIZON - 1
+    rollout = Rollout(
+        observation=paths[:, :-1].reshape(-1, 1).to(dtype),
+        action=choices.flatten(),
+        log_prob=torch.full((count * HORIZON,), -np.log(ACTIONS), dtype=dtype),
+        signals={"reward": table[paths[:, :-1], choices].flatten()},
+        next_observation=paths[:, 1:].reshape(-1, 1).to(dtype),
+        terminated=last,
+        last=last,
+        episode=torch.arange(count).repeat_interleave(HORIZON),
+        step=torch.arange(HORIZON).repeat(count),
+    )
+    return Little(cmdp, discount, rollout, paths[:, :-1], choices, here[:HORIZON], after)
+
+
+def uniform(dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.zeros(STATES, ACTIONS, dtype=dtype)
+
+
+def by_score(little: Little, advantage: Tensor, logits: Tensor) -> Tensor:
+    """Mean over episodes of Σ_t γ^t A_t ∇ ln π(a_t | s_t), [N, M]."""
+    logits = logits.clone().requires_grad_()
+    weight = little.discount ** torch.arange(HORIZON, dtype=advantage.dtype)
+    total = (weight * advantage.view(-1, HORIZON) * little.log_prob(logits)).sum(-1).mean()
+    return torch.autograd.grad(total, logits)[0]
+
+
+def run_assess(little: Little, measure: RiskMeasure, valuation: Valuation, lam=1.0, **options):
+    rollout = little.rollout
+    return assess(
+        measure, rollout.signals["reward"], little.discount, rollout, Grid(rollout), valuation, lam, **options
+    )
+
+
+@pytest.mark.parametrize("discount", [1.0, 0.8])
+def test_the_laws_are_those_of_the_cmdp(discount):
+    """`here` against an enumeration that knows nothing of this file."""
+    little = make_little(discount)
+    laws = enumerate_law(little.cmdp, np.full((STATES, ACTIONS), 1 / ACTIONS), discount)
+    for state, law in enumerate(laws):
+        assert np.allclose(np.repeat(law.values, np.round(law.weights * ATOMS).astype(int)), little.here[0, state])
+
+
+@EACH
+@pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("discount", [1.0, 0.8])
+def test_score_estimator_equals_finite_differences(measure, lam, discount):
+    little = make_little(discount)
+    truth = little.gradient(measure, uniform())
+    assert truth.abs().max() > 0.01
+    found = run_assess(little, measure, little.valuation(), lam, pooled=False)
+    assert found.advantage.dtype == torch.float64
+    torch.testing.assert_close(by_score(little, found.advantage, uniform()), truth, rtol=0, atol=1e-8)
+
+
+@EACH
+def test_score_estimator_in_single_precision(measure):
+    truth = make_little(0.8).gradient(measure, uniform())
+    little = make_little(0.8, torch.float32)
+    found = run_assess(little, measure, little.valuation(), pooled=False)
+    assert found.advantage.dtype == torch.float32
+    gradient = by_score(little, found.advantage, uniform(torch.float32)).double()
+    torch.testing.assert_close(gradient, truth, rtol=0, atol=2e-6)
+
+
+@NONLINEAR
+@pytest.mark.parametrize("discount", [1.0, 0.8])
+def test_pathwise_form_equals_finite_differences(measure, discount):
+    """Σ_t ∇ Σ_a π(a | s_t) E[u(c_t + γ^t Y(s_t, a))], mean over episodes."""
+    little = make_little(discount)
+    rollout = little.rollout
+    state = little.paths.flatten()
+    first = little.here[0, little.paths[:, 0]]
+    utility = Utility(
+        measure, first, rollout.signals["reward"], discount, rollout, Grid(rollout), partners=1, pooled=False
+    )
+    worth = torch.stack([utility(little.after[rollout.step, state, a]) for a in range(ACTIONS)], -1)
+    logits = uniform().requires_grad_()
+    total = (torch.softmax(logits, -1)[state] * worth).sum() / rollout.episodes
+    gradient = torch.autograd.grad(total, logits)[0]
+    torch.testing.assert_close(gradient, little.gradient(measure, uniform()), rtol=0, atol=1e-8)
+
+
+@NONLINEAR
+def test_utility_of_some_transitions_is_that_of_all(measure):
+    little = make_little(0.8)
+    rollout = little.rollout
+    law = little.valuation().here
+    first = law[rollout.starts]
+    some = torch.tensor([5, 17, 200, 3])
+    for pooled in (True, False):
+        utility = Utility(measure, first, rollout.signals["reward"], 0.8, rollout, Grid(rollout), 8, pooled)
+        torch.testing.assert_close(utility(law[some], some), utility(law)[some])
+
+
+@NONLINEAR
+@pytest.mark.parametrize("lam", [0.0, 1.0])
+def test_pooling_is_exact_where_the_past_tells_nothing_of_the_state(measure, lam):
+    little = make_little(0.8, starts=(0,), forgetful=True)
+    truth = little.gradient(measure, uniform())
+    found = run_assess(little, measure, little.valuation(), lam, partners=10**6, pooled=True)
+    torch.testing.assert_close(by_score(little, found.advantage, uniform()), truth, rtol=0, atol=1e-8)
+
+
+@EACH
+@pytest.mark.parametrize("pooled", [True, False])
+def test_estimate_is_the_true_risk_when_the_critic_is_exact(measure, pooled):
+    little = make_little(0.8)
+    found = run_assess(little, measure, little.valuation(), partners=32, pooled=pooled)
+    truth = little.risk(measure, uniform()).item()
+    assert found.estimate == pytest.approx(truth, abs=1e-12)
+    assert found.plug_in == pytest.approx(truth, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "measure", [Variance(), Entropic(beta=-0.7), MeanSemideviation(weight=0.8), MeanSemideviation(weight=1, order=2)]
+)
+def test_a_wrong_critic_enters_only_squared(measure):
+    """Halving the critic's error halves that of its own value and quarters that of the corrected one."""
+    little = make_little(0.8)
+    truth = little.risk(measure, uniform()).item()
+    generator = torch.Generator().manual_seed(0)
+    error = torch.randn(little.here.shape, generator=generator, dtype=torch.float64)
+    # Not white noise alone, which would cancel in the mean: the critic is also too high everywhere.
+    error = error + 0.5
+    plug_in, corrected = [], []
+    for size in (0.02, 0.01):
+        found = run_assess(little, measure, little.valuation(size * error), pooled=False)
+        plug_in.append(found.plug_in - truth)
+        corrected.append(found.estimate - truth)
+    assert plug_in[0] / plug_in[1] == pytest.approx(2, rel=0.1)
+    assert corrected[0] / corrected[1] == pytest.approx(4, rel=0.1)
+    assert abs(corrected[1]) < 0.1 * abs(plug_in[1])
+
+
+@EACH
+@pytest.mark.parametrize("ended", [True, False])
+def test_with_its_own_past_the_estimate_is_the_mean_of_u(measure, ended, by_hand):
+    """Whatever the critic says: the increments telescope to u(return) − ρ(critic). Episodes differ in length."""
+    generator = torch.Generator().manual_seed(2)
+    rewards = [torch.randn(length, generator=generator).tolist() for length in (3, 1, 4, 2, 2)]
+    rollout = by_hand(rewards, [ended] * 5, torch.float64)
+    here = torch.randn(len(rollout), 16, generator=generator, dtype=torch.float64)
+    ahead = here.roll(-1, 0)
+    ahead[rollout.last] = 0.0 if ended else 0.3
+    signal = rollout.signals["reward"]
+    valuation = Valuation(here, ahead, signal + 0.9 * ahead.mean(-1) - here.mean(-1))
+    found = assess(measure, signal, 0.9, rollout, Grid(rollout), valuation, lam=0.5, pooled=False)
+    lengths = rollout.per_episode(torch.ones_like(signal))
+    total = rollout.returns("reward", 0.9) + (0.0 if ended else 0.3 * 0.9**lengths)
+    u = measure.influence(here[rollout.starts])(total.unsqueeze(-1)).squeeze(-1)
+    assert found.estimate == pytest.approx(u.mean().item(), abs=1e-12)
+    assert found.standard_error == pytest.approx((u.std() / 5**0.5).item(), abs=1e-12)
+
+
+def test_a_single_episode_has_no_standard_error(by_hand):
+    rollout = by_hand([[1.0, 2.0]], [True])
+    zero = torch.zeros(2, 4)
+    found = assess(
+        Variance(), rollout.signals["reward"], 1.0, rollout, Grid(rollout), Valuation(zero, zero, torch.zeros(2)), 0.9
+    )
+    assert found.standard_error == float("inf")
+
+
+@pytest.mark.parametrize("measure", [Expectation(), Variance(), CVaR(alpha=0.1)])
+def test_long_episodes_with_a_short_sight_stay_finite(measure, by_hand):
+    """0.5^300 is 0 in single precision."""
+    rollout = by_hand([[1.0] * 300, [2.0] * 300], [True, True])
+    law = torch.linspace(0, 1, 8).expand(600, 8)
+    signal = rollout.signals["reward"]
+    valuation = Valuation(law, law, signal + 0.5 * law.mean(-1) - law.mean(-1))
+    found = assess(measure, signal, 0.5, rollout, Grid(rollout), valuation, 0.9)
+    assert found.advantage.isfinite().all()
+    assert found.advantage.abs().max() < 1 / LEAST_WEIGHT
+
+
+def test_partners_that_are_over_do_not_count(by_hand):
+    """At step 1 only the second of two chosen episodes is under way, at step 2 neither: then both count."""
+    rollout = by_hand([[1.0], [2.0, 0.0, 0.0], [5.0, 0.0]], [True] * 3, torch.float64)
+    signal = rollout.signals["reward"]
+    first = torch.zeros(3, 1, dtype=torch.float64)
+    utility = Utility(Variance(), first, signal, 1.0, rollout, Grid(rollout), partners=2, pooled=True)
+    # u(y) = y²; episodes 0 and 2 are chosen, their c_t is 0 at step 0, then 1 and 5.
+    worth = utility(torch.zeros(len(rollout), 1, dtype=torch.float64))
+    assert worth.tolist() == [0.0, 0.0, 25.0, 13.0, 0.0, 25.0]
+
+
+def test_empirical_risk_and_its_standard_error():
+    """The standard error against the spread of many sample variances."""
+    samples = torch.randn(2000, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
+    risks, errors = zip(*(empirical(Variance(), row) for row in samples[:300]), strict=True)
+    assert np.mean(errors) == pytest.approx(Variance()(samples).std().item(), rel=0.05)
+    assert risks[0] == pytest.approx(samples[0].var(unbiased=False).item())
+    assert empirical(Variance(), torch.ones(1)) == (0.0, float("inf"))
+
+
+class ExactCritics:
+    """Stands in for critics: laws by formula."""
+
+    def __init__(self, valuation: Valuation) -> None:
+        self.valuation = valuation
+        self.keys: list[tuple[str, float]] = []
+
+    def targets(self, *_):
+        return []
+
+    def value(self, *_):
+        return self.valuation
+
+
+class Ahead(nn.Module):
+    """Ψ(s, a) of the undiscounted little CMDP for transitions in the order of the rollout."""
+
+    def __init__(self, little: Little) -> None:
+        super().__init__()
+        self.little = little
+
+    def forward(self, inputs: Tensor, levels: Tensor) -> Tensor:
+        assert len(levels) == ATOMS
+        action = inputs[:, -ACTIONS:].argmax(-1)
+        return self.little.after[self.little.rollout.step, inputs[:, 0].long(), action]
+
+
+@pytest.mark.parametrize("spec", ["variance of reward <= 9", "cvar(0.3) of reward >= -9", "cvar(0.1) of reward <= 9"])
+@pytest.mark.parametrize("price", [0.5, 2.0])
+def test_pathwise_barriers_carry_minus_price_times_the_gradient(spec, price):
+    """The term of the objective that SDPO's pathwise form adds, with exact critics and γ = 1, at the old policy."""
+    little = make_little(1.0, torch.float32)
+    env = RandomCmdpVectorEnv(little.cmdp, 1)
+    constraint = Constraint.from_spec(spec)
+    settings = SdpoSettings(actor=ActorSettings(hidden=()), estimator="pathwise", risk_atoms=ATOMS, pooled=False)
+    codec = ObservationCodec(env.single_observation_space["state"])
+    learner = Sdpo(settings, Problem(discount=1.0, constraints=(constraint,)), codec, env.single_action_space)
+    object.__setattr__(learner, "critics", ExactCritics(little.valuation()))
+    learner._modules.pop("critics")
+    learner.pathwise._modules.pop("critics")
+    learner.pathwise.critics = {("reward", 1.0): Ahead(little)}
+    term = learner.pathwise._term(0, little.rollout, Grid(little.rollout), price, torch.Generator())
+    every = torch.arange(len(little.rollout))
+    value = term(every, learner.policy(little.rollout.observation))
+    (table,) = learner.policy.parameters()
+    gradient = torch.autograd.grad(value * HORIZON, table)[0].double()
+    sign = 1 if constraint.sense == "<=" else -1
+    truth = -price * sign * make_little(1.0).gradient(constraint.measure, uniform())
+    torch.testing.assert_close(gradient, truth, rtol=0, atol=1e-5)
+
+
+class Exposed(nn.Module):
+    """Ψ(a, τ) = a + a² Φ⁻¹(τ): one step of the exposure problem, exactly."""
+
+    def forward(self, inputs: Tensor, levels: Tensor) -> Tensor:
+        exposure = inputs[:, -1:]
+        return exposure + exposure.square() * torch.special.ndtri(levels)
+
+
+def test_pathwise_barriers_of_a_continuous_action():
+    """a ~ N(m, s²), Y = a + a²ξ: Var = s² + E[a⁴] = s² + m⁴ + 6m²s² + 3s⁴."""
+    from gymnasium import spaces
+
+    m, s, count, price = 0.8, 0.3, 100_000, 0.7
+    zeros = torch.zeros(count, dtype=torch.int64)
+    ends = torch.ones(count, dtype=torch.bool)
+    rollout = Rollout(
+        observation=torch.ones(count, 1),
+        action=torch.zeros(count, 1),
+        log_prob=torch.zeros(count),
+        signals={"reward": torch.zeros(count)},
+        next_observation=torch.ones(count, 1),
+        terminated=ends,
+        last=ends,
+        episode=torch.arange(count),
+        step=zeros,
+    )
+    constraint = Constraint.from_spec("variance of reward <= 9")
+    settings = SdpoSettings(actor=ActorSettings(hidden=()), estimator="pathwise", risk_atoms=200, partners=1)
+    codec = ObservationCodec(spaces.Box(-1, 1, (1,)))
+    learner = Sdpo(settings, Problem(constraints=(constraint,)), codec, spaces.Box(-9, 9, (1,)))
+    law = torch.full((count, 1), m)
+    object.__setattr__(learner, "critics", ExactCritics(Valuation(law, law, law[:, 0])))
+    learner._modules.pop("critics")
+    learner.pathwise._modules.pop("critics")
+    learner.pathwise.critics = {("reward", 0.99): Exposed()}
+    term = learner.pathwise._term(0, rollout, Grid(rollout), price, torch.Generator().manual_seed(0))
+    parameters = torch.tensor([m, np.log(s)], dtype=torch.float32).requires_grad_()
+    value = term(torch.arange(count), parameters.expand(count, 2))
+    gradient = torch.autograd.grad(value, parameters)[0]
+    truth = -price * np.array([4 * m**3 + 12 * m * s**2, 2 * s**2 + 12 * m**2 * s**2 + 12 * s**4])
+    np.testing.assert_allclose(gradient.numpy(), truth, rtol=0.02)
+
+
+def test_policy_and_score_agree_with_the_little_cmdp():
+    """The tabular policy of the package is the softmax that these tests differentiate."""
+    little = make_little(0.8, torch.float32)
+    env = RandomCmdpVectorEnv(little.cmdp, 1)
+    policy = Policy(ObservationCodec(env.single_observation_space["state"]), env.single_action_space, hidden=())
+    log_prob = policy.head.log_prob(policy(little.rollout.observation), little.rollout.action)
+    torch.testing.assert_close(log_prob, little.log_prob(uniform(torch.float32)).flatten())
