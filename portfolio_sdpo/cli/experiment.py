@@ -49,7 +49,7 @@ def run(
     algorithms: Algorithms = None,
     iterations: Annotated[int | None, typer.Option("--iterations", help="Other than declared.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = os.cpu_count() or 1,
-    restart: Annotated[bool, typer.Option("--restart", help="Replace runs that were made with other settings.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Replace runs made with other settings.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run what is not done yet of an experiment and sum up the results.
@@ -111,9 +111,7 @@ def show(
 
 
 @app.command("figures")
-def figures(
-    name: Name, seeds: Seeds = None, cmdp_seeds: CmdpSeeds = None, algorithms: Algorithms = None
-) -> None:
+def figures(name: Name, seeds: Seeds = None, cmdp_seeds: CmdpSeeds = None, algorithms: Algorithms = None) -> None:
     """Draw learning curves and box plots of the runs that are there, as PNG and SVG in the experiment's folder."""
     from portfolio_sdpo.experiments.cases import cases
     from portfolio_sdpo.experiments.figures import make_figures

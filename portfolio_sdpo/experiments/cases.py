@@ -1,10 +1,10 @@
 """One run of a grid: which settings it has, in which folder it is, and whether it is done.
 
-    <home>/experiments/<experiment>/<label>-<CMDP seed>-<run seed>/
-        config.json, metrics.parquet, checkpoint-*.safetensors     the trainer's
-        final.json                                                 what the trained policy is worth; the run is done
-        evaluation.npy                                             its returns on fresh episodes
-        failure.json                                               instead of the two above: why it failed
+<home>/experiments/<experiment>/<label>-<CMDP seed>-<run seed>/
+    config.json, metrics.parquet, checkpoint-*.safetensors     the trainer's
+    final.json                                                 what the trained policy is worth; the run is done
+    evaluation.npy                                             its returns on fresh episodes
+    failure.json                                               instead of the two above: why it failed
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ class Case:
             "steps": experiment.cmdp.horizon,
             "seed": self.seed,
             "environment": self._environment(cmdp),
-            "checkpoint_every": 20,
+            "checkpoint_every": experiment.checkpoint_every,
             "tensorboard": experiment.tensorboard,
         }
         if safe_start is not None and self.label == START:
@@ -102,8 +103,8 @@ class Case:
     def _environment(self, cmdp: Cmdp) -> str:
         tables = self.experiment.cmdp
         return (
-            f"random_cmdp({tables.states}, {tables.actions}, seed={self.cmdp_seed}, noise_scale={tables.noise_scale:g}, "
-            f"horizon={tables.horizon}) x {self.episodes}, tables {digest(cmdp)}"
+            f"random_cmdp({tables.states}, {tables.actions}, seed={self.cmdp_seed}, "
+            f"noise_scale={tables.noise_scale:g}, horizon={tables.horizon}) x {self.episodes}, tables {digest(cmdp)}"
         )
 
     def done(self, cmdp: Cmdp) -> bool:
@@ -133,11 +134,10 @@ class Case:
 
     def record_failure(self, error: PortfolioSdpoError) -> None:
         """Write down why the run failed; where even that is impossible the report has it."""
-        if self.folder.is_dir():
-            write_json(
-                self.folder / "failure.json",
-                {**self._identity(), "error": type(error).__name__, "message": str(error)},
-            )
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            record = {**self._identity(), "error": type(error).__name__, "message": str(error)}
+            write_json(self.folder / "failure.json", record)
 
     def _identity(self) -> dict[str, Any]:
         return {"label": self.label, "cmdp_seed": self.cmdp_seed, "seed": self.seed}

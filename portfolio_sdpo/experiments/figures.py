@@ -19,25 +19,26 @@ from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cases import START, Case, experiment_folder, read_json
 from portfolio_sdpo.experiments.presets import Experiment
 from portfolio_sdpo.experiments.references import References, read_references
-from portfolio_sdpo.experiments.summary import SHARP, run_folders
+from portfolio_sdpo.experiments.summary import run_folders
 from portfolio_sdpo.risk import BadStateProbability, Constraint, CVaR, Variance
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.metrics import read_rows
 
 Array = NDArray[np.float64]
 
-# Okabe and Ito's colours, told apart with any kind of colour vision; line styles tell them apart without colour.
+# Okabe and Ito's colours, told apart with any kind of colour vision.
 COLOURS = {"ppo": "#D55E00", "sdpo": "#0072B2", "pd-cvar": "#009E73", "pd-var": "#009E73", "ipo": "#CC79A7"}
 _SPARE = ("#E69F00", "#56B4E9", "#CC79A7", "#000000")
 NAMES = {"ppo": "PPO", "sdpo": "SDPO", "pd-cvar": "PD-CVaR", "pd-var": "PD-VAR", "ipo": "IPO"}
 _INK = "#333333"
-_STYLE = {
+_STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.xmargin": 0.0,
     "axes.edgecolor": _INK,
     "axes.labelcolor": _INK,
     "text.color": _INK,
@@ -91,26 +92,29 @@ def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Seque
     axes: list[Axes] = list(np.atleast_1d(figure.subplots(1, 1 + len(constraints))))
     for curve in curves:
         _band(axes[0], curve.column("exact_return", "true_return"), _colour(curve.label))
-    _level(axes[0], [one.optimum.mean for one in known if one.optimum], "best within the bound")
-    _level(axes[0], [one.uniform.mean for one in known], "uniform policy")
-    axes[0].set(title="(a) expected return", xlabel="iteration", ylabel="discounted return")
+    _level(axes[0], [one.optimum.mean for one in known if one.optimum], "optimum")
+    if experiment.safe_start is None:
+        _level(axes[0], [one.uniform.mean for one in known], "uniform")
+    axes[0].set(title="(a) expected return", xlabel="iteration")
     for index, constraint in enumerate(constraints):
         axis = axes[1 + index]
         for curve in curves:
             estimate = curve.column(f"risk_{index}")
             if estimate is not None:
                 axis.plot(estimate.mean(0), color=_colour(curve.label), linewidth=0.6, alpha=0.55)
-        truth = [curve.column(*(f"{kind}_risk_{index}" for kind in (*SHARP, "true"))) for curve in curves]
+        truth = [
+            curve.column(*(f"{kind}_risk_{index}" for kind in ("exact", "integrated", "true"))) for curve in curves
+        ]
         for curve, risk in zip(curves, truth, strict=True):
             _band(axis, risk, _colour(curve.label))
         _bound(axis, constraint, [risk for risk in truth if risk is not None])
         letter = "bcdefgh"[index]
-        axis.set(title=f"({letter}) {_risk_name(constraint)}", xlabel="iteration", ylabel=_risk_name(constraint))
-    handles: list[Any] = [Line2D([], [], color=_colour(curve.label), label=_legend(curve)) for curve in curves]
-    handles += [
-        Line2D([], [], color=_INK, linewidth=0.6, alpha=0.6, label="learner's own estimate"),
-        Patch(color=_INK, alpha=0.15, linewidth=0, label="± 1 sd over runs"),
-    ]
+        axis.set(title=f"({letter}) {_risk_name(constraint)}", xlabel="iteration")
+    handles: list[Any] = [Line2D([], [], color=_colour(curve.label), label=_name(curve)) for curve in curves]
+    handles.append(Line2D([], [], color=_INK, linewidth=0.6, alpha=0.6, label="learner's own estimate"))
+    runs = max(len(curve.logs) for curve in curves)
+    if runs > 1:
+        handles.append(Patch(color=_INK, alpha=0.15, linewidth=0, label=f"± 1 sd over {runs} runs"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
@@ -139,16 +143,12 @@ def draw_boxes(experiment: Experiment, curves: Sequence[Curves]) -> Figure:
         if cvar is not None:
             worst = np.sort(curve.returns, axis=-1)[:, : max(1, round(cvar.alpha * curve.returns.shape[-1]))]
             axis.plot(worst.mean(), position + 1, "D", color="white", markeredgecolor=colour, markersize=5)
-    axis.set_yticks(range(1, len(shown) + 1), [NAMES.get(curve.label, curve.label) for curve in shown])
+    axis.set_yticks(range(1, len(shown) + 1), [_name(curve) for curve in shown])
     axis.grid(axis="y", visible=False)
-    episodes = sum(curve.returns.shape[-1] for curve in shown[:1])
-    title = f"returns of the trained policies, {episodes:,} episodes of each run"
-    axis.set(title=title, xlabel="discounted return")
-    if cvar is not None:
-        diamond = Line2D(
-            [], [], linestyle="", marker="D", color="white", markeredgecolor=_INK, label=f"{cvar.alpha:g}-CVaR"
-        )
-        figure.legend(handles=[diamond], loc="outside lower right")
+    axis.margins(x=0.03)
+    marked = f" (◇ {cvar.alpha:g}-CVaR)" if cvar else ""
+    title = f"returns of the trained policies, {shown[0].returns.shape[-1]:,} episodes of each run"
+    axis.set(title=title, xlabel=f"discounted return{marked}")
     return figure
 
 
@@ -179,25 +179,26 @@ def _band(axis: Axes, values: Array | None, colour: str) -> None:
 
 
 def _level(axis: Axes, values: Sequence[float], text: str) -> None:
-    """A dotted line across the panel, with its name on it."""
+    """A dotted line across the panel, with its name at its end."""
     if values:
         level = float(np.mean(values))
         axis.axhline(level, color=_INK, linewidth=0.9, linestyle=":")
-        axis.annotate(text, (1.0, level), (0, 2), ("axes fraction", "data"), "offset points", ha="right", fontsize=8)
+        _beside(axis, level, text)
 
 
 def _bound(axis: Axes, constraint: Constraint, risks: Sequence[Array]) -> None:
     """The bound as a dashed line; the panel shows it and the risks, whatever the estimates do."""
     axis.axhline(constraint.bound, color=_INK, linewidth=1.2, linestyle="--")
-    word = "at most" if constraint.sense == "<=" else "at least"
-    text = f"{word} {constraint.bound:g}"
-    axis.annotate(
-        text, (1.0, constraint.bound), (0, 2), ("axes fraction", "data"), "offset points", ha="right", fontsize=8
-    )
+    _beside(axis, constraint.bound, f"{'≤' if constraint.sense == '<=' else '≥'} {constraint.bound:g}")
     low = min([constraint.bound, *(float(risk.mean(0).min()) for risk in risks)])
     high = max([constraint.bound, *(float(risk.mean(0).max()) for risk in risks)])
     room = 0.15 * (high - low)
     axis.set_ylim(low - room, high + room)
+
+
+def _beside(axis: Axes, height: float, text: str) -> None:
+    """A word to the right of the panel, where no curve can cross it."""
+    axis.annotate(text, (1.0, height), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
 
 
 def _risk_name(constraint: Constraint) -> str:
@@ -212,8 +213,8 @@ def _risk_name(constraint: Constraint) -> str:
     return f"{constraint.measure.label} of {signal}"
 
 
-def _legend(curve: Curves) -> str:
-    return f"{NAMES.get(curve.label, curve.label)} ({len(curve.logs)} runs)"
+def _name(curve: Curves) -> str:
+    return NAMES.get(curve.label, curve.label)
 
 
 def _colour(label: str) -> str:

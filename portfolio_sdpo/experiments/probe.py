@@ -5,17 +5,17 @@ The columns that it adds to the log of every iteration, i numbering the constrai
     true_return, true_risk_i   mean return and risk of 1000 fresh episodes, as anybody could measure them
     exact_return               mean return by dynamic programming
     exact_risk_i               risk by dynamic programming, for expectation and variance
-    integrated_risk_i          for a CVaR of the reward, of which there is no exact one: simulated paths with their reward
-                               noise integrated out, a few times sharper than `true_risk_i`
+    integrated_risk_i          for a CVaR of the reward, of which there is no exact one: from simulated paths, with
+                               their reward noise integrated out; a few times sharper than `true_risk_i`
 
-`true_risk_i` pools all episodes whatever their initial state, `exact_risk_i` and `integrated_risk_i` are the paper's mean
-over initial states s0 of the risk from s0. Pooling is the pessimistic choice: differences between initial states count
-as risk too, so a pooled variance is never smaller, and a pooled lower-tail CVaR never larger.
+`true_risk_i` pools all episodes whatever their initial state, `exact_risk_i` and `integrated_risk_i` are the paper's
+mean over initial states s0 of the risk from s0. Pooling is the pessimistic choice: differences between initial states
+count as risk too, so a pooled variance is never smaller, and a pooled lower-tail CVaR never larger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from portfolio_sdpo.envs import Cmdp
 from portfolio_sdpo.envs.exact import evaluate, rollout_returns
 from portfolio_sdpo.envs.exact.cvar import simulated_cvar
 from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.risk import BadStateProbability, Constraint, CVaR, Expectation, Variance
+from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, Variance
 from portfolio_sdpo.rl import Problem
 from portfolio_sdpo.rl.rollout import stream
 
@@ -109,12 +109,6 @@ def exact_figures(cmdp: Cmdp, table: Array, problem: Problem, episodes: int, see
     return figures
 
 
-def sharpest_risk(figures: dict[str, float | str], index: int) -> float:
-    """The most precise value of a constraint's risk that there is: exact, integrated or sampled."""
-    names = (f"{kind}_risk_{index}" for kind in ("exact", "integrated", "true"))
-    return float(next(figures[name] for name in names if name in figures))
-
-
-def breaks(constraint: Constraint, risk: float) -> bool:
-    """Whether a risk lies beyond the bound."""
-    return constraint.slack(risk) < 0
+def sharp_kind(figures: Mapping[str, float | str], index: int) -> str | None:
+    """How a constraint's risk is known more precisely than by sampling: `exact`, `integrated` or not at all."""
+    return next((kind for kind in ("exact", "integrated") if f"{kind}_risk_{index}" in figures), None)

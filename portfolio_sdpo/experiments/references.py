@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from portfolio_sdpo.envs.exact import (
 from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
 from portfolio_sdpo.experiments.cases import digest, read_json, write_json
 from portfolio_sdpo.experiments.presets import Experiment
-from portfolio_sdpo.experiments.probe import Array, exact_figures, sampled_figures, sharpest_risk
+from portfolio_sdpo.experiments.probe import Array, exact_figures, sampled_figures, sharp_kind
 from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, Variance
 from portfolio_sdpo.rl import Problem
 from portfolio_sdpo.rl.checkpoint import fingerprint
@@ -56,19 +57,21 @@ class References:
         return (mean - self.uniform.mean) / (self.optimum.mean - self.uniform.mean)
 
 
-def references(experiment: Experiment, cmdp_seed: int, root: Path) -> References:
-    """Computed once per CMDP and kept in the experiment's folder."""
-    path = root / f"references-{cmdp_seed}.json"
+def make_references(experiment: Experiment, cmdp_seed: int, root: Path) -> None:
+    """Compute them, which takes a while, and keep them in the experiment's folder."""
     cmdp = experiment.cmdp.draw(cmdp_seed)
-    key = fingerprint([portfolio_sdpo.__version__, digest(cmdp), experiment.problem.model_dump_json()])
-    if path.exists():
-        record = read_json(path)
-        if record["fingerprint"] == key:
-            return _from_json(record)
     found = compute(cmdp, experiment.problem)
     root.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"fingerprint": key, **asdict(found)})
-    return found
+    write_json(_path(root, cmdp_seed), {"fingerprint": _fingerprint(cmdp, experiment.problem), **asdict(found)})
+
+
+def has_references(experiment: Experiment, cmdp_seed: int, root: Path) -> bool:
+    """Whether the folder holds those of exactly this problem."""
+    path = _path(root, cmdp_seed)
+    if not path.exists():
+        return False
+    key = _fingerprint(experiment.cmdp.draw(cmdp_seed), experiment.problem)
+    return bool(read_json(path)["fingerprint"] == key)
 
 
 def read_references(root: Path) -> dict[int, References]:
@@ -89,6 +92,14 @@ def compute(cmdp: Cmdp, problem: Problem) -> References:
         optimum=None if table is None else _reference(cmdp, problem, table),
         upper_bound=upper_bound,
     )
+
+
+def _path(root: Path, cmdp_seed: int) -> Path:
+    return root / f"references-{cmdp_seed}.json"
+
+
+def _fingerprint(cmdp: Cmdp, problem: Problem) -> str:
+    return fingerprint([portfolio_sdpo.__version__, digest(cmdp), problem.model_dump_json()])
 
 
 def _solve(cmdp: Cmdp, problem: Problem) -> tuple[Array | None, float | None]:
@@ -113,13 +124,15 @@ def _solve(cmdp: Cmdp, problem: Problem) -> tuple[Array | None, float | None]:
 
 
 def _reference(cmdp: Cmdp, problem: Problem, table: Array) -> Reference:
-    sampled, _ = sampled_figures(cmdp, table, problem, _EPISODES, lambda: np.random.default_rng(0))
-    figures: dict[str, float | str] = {**sampled, **exact_figures(cmdp, table, problem, _EPISODES, seed=0)}
-    risks = tuple(sharpest_risk(figures, index) for index in range(len(problem.constraints)))
-    return Reference(float(figures["exact_return"]), risks)
+    figures = exact_figures(cmdp, table, problem, _EPISODES, seed=0)
+    kinds = [sharp_kind(figures, index) for index in range(len(problem.constraints))]
+    if None in kinds:
+        figures |= sampled_figures(cmdp, table, problem, _EPISODES, lambda: np.random.default_rng(0))[0]
+    risks = tuple(figures[f"{kind or 'true'}_risk_{index}"] for index, kind in enumerate(kinds))
+    return Reference(figures["exact_return"], risks)
 
 
-def _from_json(record: dict[str, dict[str, float]]) -> References:
+def _from_json(record: dict[str, Any]) -> References:
     def reference(name: str) -> Reference | None:
         values = record[name]
         return None if values is None else Reference(values["mean"], tuple(values["risks"]))

@@ -10,62 +10,52 @@ from portfolio_sdpo.experiments.figures import NAMES
 from portfolio_sdpo.experiments.presets import Experiment
 from portfolio_sdpo.experiments.summary import AlgorithmSummary, Spread, Summary
 
-_REFERENCES = {
-    "uniform": "uniform policy",
-    "optimum": "best within the bound",
-    "unconstrained": "best without a bound",
-}
-
 
 def render(summary: Summary) -> RenderableType:
     """Algorithms and references as one table, with notes below on what does not go without saying."""
-    table = Table(title=summary.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = Table(
+        title=summary.title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     table.add_column("policy", no_wrap=True)
-    table.add_column("runs", justify="right")
-    table.add_column("return", justify="right", no_wrap=True)
-    table.add_column("gain", justify="right", no_wrap=True)
-    for index, name in enumerate(summary.constraints):
-        table.add_column(name, justify="right")
-        table.add_column("breaks\n(sampled)", justify="right", no_wrap=True)
-        if summary.sharp[index]:
-            table.add_column(f"breaks\n({summary.sharp[index]})", justify="right", no_wrap=True)
-        table.add_column("worst\nexcess", justify="right", no_wrap=True)
-    table.add_column("Σ 1/η", justify="right", no_wrap=True)
+    headers = ["runs", "return", "gain"]
+    for name, sharp in zip(summary.constraints, summary.sharp, strict=True):
+        # `variance of reward <= 12` in lines; the reward goes without saying.
+        headers.append(name.replace(" of reward ", "\n").replace(" of ", "\nof ", 1))
+        headers += ["breaks\nsampled", *([f"breaks\n{sharp}"] if sharp else []), "worst\nexcess"]
+    for header in [*headers, "Σ 1/η"]:
+        table.add_column(header, justify="right", no_wrap=True)
     for label, algorithm in summary.algorithms.items():
         cells = [cell for index in range(len(summary.constraints)) for cell in _risk(algorithm, index, summary)]
-        bound = algorithm.suboptimality_bound
+        bound_cell = "" if algorithm.suboptimality_bound is None else f"{algorithm.suboptimality_bound:.3g}"
         table.add_row(
             Text(NAMES.get(label, label), style="bold"),
             str(algorithm.runs),
             _text(algorithm.final_return),
             _percent(algorithm.share_of_gain),
             *cells,
-            "" if bound is None else f"{bound:.3g}",
+            bound_cell,
         )
-    table.add_section()
     for name, values in summary.references.items():
         cells = []
-        for index in range(len(summary.constraints)):
-            cells += [_text(values[f"risk_{index}"]), *([""] * (3 if summary.sharp[index] else 2))]
-        table.add_row(_REFERENCES[name], "", _text(values["return"]), "", *cells, "", style="dim")
-    return Group(table, Text(""), *(Text(note, style="dim") for note in _notes(summary)), *_troubles(summary))
+        for index, sharp in enumerate(summary.sharp):
+            cells += [_text(values[f"risk_{index}"]), *([""] * (3 if sharp else 2))]
+        table.add_row(name, "", _text(values["return"]), "", *cells, "", style="dim")
+    return Group(table, Text(""), Text(_note(summary), style="dim"), *_troubles(summary))
 
 
 def render_list(experiments: dict[str, Experiment]) -> RenderableType:
     """Every experiment with its question, algorithms and size."""
-    table = Table(box=None, pad_edge=False)
-    for column in ("name", "algorithms", "iterations", "seeds", "question"):
-        table.add_column(column, no_wrap=column in ("name", "algorithms"))
+    blocks = []
     for experiment in experiments.values():
         names = ", ".join(NAMES.get(label, label) for label in experiment.algorithms)
-        table.add_row(
-            Text(experiment.name, style="bold"),
-            names,
-            f"{experiment.iterations} × {experiment.episodes * experiment.cmdp.horizon}",
-            str(len(experiment.seeds)),
-            experiment.question,
-        )
-    return table
+        steps = experiment.episodes * experiment.cmdp.horizon
+        size = f"{experiment.iterations} iterations of {steps} steps, {len(experiment.seeds)} runs each"
+        blocks += [
+            Text.assemble((experiment.name, "bold"), f"  {experiment.title}"),
+            Text(f"    {experiment.question}"),
+            Text(f"    {names}; {size}", style="dim"),
+        ]
+    return Group(*blocks)
 
 
 def _risk(algorithm: AlgorithmSummary, index: int, summary: Summary) -> list[str]:
@@ -77,19 +67,17 @@ def _risk(algorithm: AlgorithmSummary, index: int, summary: Summary) -> list[str
     return [*cells, _text(risk["worst_excess_sharp" if sharp else "worst_excess_sampled"])]
 
 
-def _notes(summary: Summary) -> list[str]:
-    notes = [
-        "return, risk: final policies, mean ± sd over runs; gain: share of what the best policy within the bound gains "
-        "over the uniform one;",
-        "breaks: share of iterations after phase I whose policy breaks the bound, measured on fresh episodes (sampled)",
-    ]
-    sharp = {kind for kind in summary.sharp if kind}
-    if "exact" in sharp:
-        notes[-1] += " or by dynamic programming (exact)"
-    if "integrated" in sharp:
-        notes[-1] += " or by simulation with the reward's noise integrated out (integrated)"
-    notes[-1] += "; Σ 1/η: Theorem 1."
-    return notes
+def _note(summary: Summary) -> str:
+    kinds = {
+        "exact": "by dynamic programming (exact)",
+        "integrated": "by simulation with the reward's noise integrated out (integrated)",
+    }
+    ways = ["on fresh episodes (sampled)", *(kinds[kind] for kind in dict.fromkeys(summary.sharp) if kind)]
+    return (
+        "Final policies, mean ± sd over runs. gain: share of what the optimum, the best policy within the bound, gains "
+        "over the uniform one. breaks: share of iterations after phase I whose policy breaks the bound, "
+        f"{' or '.join(ways)}. Σ 1/η: the loss that Theorem 1 allows."
+    )
 
 
 def _troubles(summary: Summary) -> list[Text]:
@@ -107,11 +95,12 @@ def _troubles(summary: Summary) -> list[Text]:
 def _text(value: Spread | float | None) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
-    return "–" if value is None else str(value)
+    if value is None:
+        return "–"
+    return f"{value.mean:.2f}" + ("" if value.sd is None else f"\n± {value.sd:.2f}")
 
 
 def _percent(value: Spread | float | None) -> str:
     if not isinstance(value, Spread):
         return "–"
-    spread = "" if value.sd is None else f" ± {100 * value.sd:.1f}"
-    return f"{100 * value.mean:.1f}{spread} %"
+    return f"{100 * value.mean:.1f} %" + ("" if value.sd is None else f"\n± {100 * value.sd:.1f}  ")

@@ -25,7 +25,7 @@ from portfolio_sdpo.errors import InfeasibleConstraintError, PortfolioSdpoError,
 from portfolio_sdpo.experiments.cases import START, Case, cases, experiment_folder
 from portfolio_sdpo.experiments.presets import Experiment
 from portfolio_sdpo.experiments.probe import Probe
-from portfolio_sdpo.experiments.references import references
+from portfolio_sdpo.experiments.references import has_references, make_references
 from portfolio_sdpo.rl import Trainer, checkpoint, metrics
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.progress import Board, LineFile
@@ -59,7 +59,7 @@ def run_experiment(
     """
     folder = root or experiment_folder(experiment.name)
     grid = cases(experiment, folder)
-    starts = list(dict.fromkeys(case.start for case in grid if case.start is not None))
+    starts = list({case.start.name: case.start for case in grid if case.start is not None}.values())
     board = board or Board(experiment.problem.constraints)
     board.runs = len(starts) + len(grid)
     outcomes: list[Outcome] = []
@@ -68,11 +68,9 @@ def run_experiment(
         pending, known = _sort_out(stage, fallen, restart)
         board.finished += sum(outcome.status == "skipped" for outcome in known)
         board.failed += sum(outcome.status == "failed" for outcome in known)
-        outcomes += known + _run_all(pending, jobs, board)
-    seeds = dict.fromkeys(cmdp_seed for cmdp_seed, _ in experiment.runs())
-    tasks = (joblib.delayed(references)(experiment, cmdp_seed, folder) for cmdp_seed in seeds)
-    for _ in _in_parallel(tasks, jobs, len(seeds)):
-        pass  # they are kept in the folder
+        wanted = dict.fromkeys(case.cmdp_seed for case in stage if stage is grid)
+        missing = [seed for seed in wanted if not has_references(experiment, seed, folder)]
+        outcomes += known + _run_all(experiment, pending, missing, folder, jobs, board)
     order = {case.name: position for position, case in enumerate([*starts, *grid])}
     return sorted(outcomes, key=lambda outcome: order[outcome.run])
 
@@ -101,28 +99,32 @@ def _sort_out(stage: Sequence[Case], fallen: dict[str, str], restart: bool) -> t
     return pending, known
 
 
-def _run_all(pending: Sequence[Case], jobs: int, board: Board) -> list[Outcome]:
-    outcomes = []
+def _run_all(
+    experiment: Experiment, pending: Sequence[Case], seeds: Iterable[int], root: Path, jobs: int, board: Board
+) -> list[Outcome]:
+    """These runs, and after them, while the last ones are still under way, the references of these CMDPs."""
+    outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as lines:
         files = {case.name: LineFile(Path(lines) / f"{case.name}.json") for case in pending}
         for name, file in files.items():
             board.follow(name, file)
-        tasks = (joblib.delayed(_run)(case, files[case.name]) for case in pending)
-        for outcome in _in_parallel(tasks, jobs, len(pending)):
-            outcomes.append(outcome)
-            board.drop(outcome.run)
-            board.finished += outcome.status == "finished"
-            board.failed += outcome.status == "failed"
+        tasks = [joblib.delayed(_run)(case, files[case.name]) for case in pending]
+        tasks += [joblib.delayed(make_references)(experiment, seed, root) for seed in seeds]
+        for result in _in_parallel(tasks, jobs):
+            if isinstance(result, Outcome):
+                outcomes.append(result)
+                board.drop(result.run)
+                board.finished += result.status == "finished"
+                board.failed += result.status == "failed"
     return outcomes
 
 
-def _in_parallel(tasks: Iterable[Any], jobs: int, count: int) -> Iterator[Any]:
+def _in_parallel(tasks: Sequence[Any], jobs: int) -> Iterator[Any]:
     """Results as they come, from at most `jobs` processes with one thread each."""
-    if count == 0:
+    if not tasks:
         return
-    jobs = min(jobs, count)
     try:
-        with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+        with joblib.parallel_config("loky", n_jobs=min(jobs, len(tasks)), inner_max_num_threads=1):
             yield from joblib.Parallel(batch_size=1, return_as="generator_unordered")(tasks)
     except TerminatedWorkerError:
         raise RunError(

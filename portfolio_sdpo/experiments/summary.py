@@ -15,13 +15,11 @@ from typing import Any
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cases import START, Case, experiment_folder, read_json, write_json
 from portfolio_sdpo.experiments.presets import Experiment
+from portfolio_sdpo.experiments.probe import sharp_kind
 from portfolio_sdpo.experiments.references import References, read_references
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.metrics import read_config, read_rows
-
-SHARP = ("exact", "integrated")
-"""Kinds of risk that are more precise than a sampled one; see `probe`."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +41,6 @@ class Spread:
         if not given:
             return None
         return cls(statistics.fmean(given), statistics.stdev(given) if len(given) > 1 else None)
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f}" if self.sd is None else f"{self.mean:.2f} ± {self.sd:.2f}"
 
 
 @dataclass(frozen=True)
@@ -141,9 +136,7 @@ def summarise(experiment: Experiment, root: Path | None = None, only: Sequence[C
         title=experiment.title,
         constraints=tuple(constraint.name for constraint in experiment.problem.constraints),
         sharp=tuple(_sharp_kind(found, index) for index in range(len(experiment.problem.constraints))),
-        algorithms={
-            label: _over_runs(own) for label in labels if (own := [run for run in runs if run.label == label])
-        },
+        algorithms={label: _over_runs(own) for label in labels if (own := [run for run in runs if run.label == label])},
         references=_over_cmdps([known[seed] for seed in dict.fromkeys(run.cmdp_seed for run in runs) if seed in known]),
         runs=tuple(runs),
         unfinished=tuple(unfinished),
@@ -156,7 +149,7 @@ def summarise(experiment: Experiment, root: Path | None = None, only: Sequence[C
 
 def run_folders(experiment: Experiment, root: Path, only: Sequence[Case] | None = None) -> list[Path]:
     """Folders of runs, finished or not, with those of their feasible starts; a `RunError` if there are none."""
-    found = sorted(path.parent for path in root.glob("*-*-*/config.json"))
+    found = sorted({path.parent for kind in ("config", "failure") for path in root.glob(f"*-*-*/{kind}.json")})
     if only is not None:
         wanted = {name for case in only for name in (case.name, case.start.name if case.start else "")}
         found = [folder for folder in found if folder.name in wanted]
@@ -170,7 +163,7 @@ def run_folders(experiment: Experiment, root: Path, only: Sequence[Case] | None 
 def summarise_risk(constraint: Constraint, index: int, rows: Sequence[Metrics], final: Metrics) -> RunRisk:
     """One constraint over the rows of a log, those of phase I left out, and at the final policy."""
     counted = [row for row in rows if row.get("phase") != 1.0]
-    kind = next((kind for kind in SHARP if f"{kind}_risk_{index}" in final), None)
+    kind = sharp_kind(final, index)
 
     def slacks(column: str) -> list[float]:
         return [constraint.slack(float(row[column])) for row in counted]
@@ -218,10 +211,10 @@ def _run(experiment: Experiment, folder: Path, known: dict[int, References]) -> 
 
 
 def _outdated(experiment: Experiment, folder: Path) -> bool:
-    settings = read_config(folder / "config.json")["settings"]
     label = folder.name.rsplit("-", 2)[0]
-    if label == START or label not in experiment.algorithms:
+    if label not in experiment.algorithms or not (folder / "config.json").exists():
         return False
+    settings = read_config(folder / "config.json")["settings"]
     declared = {"algorithm": experiment.algorithms[label], "problem": experiment.problem}
     return any(settings[name] != value.model_dump(mode="json") for name, value in declared.items())
 
@@ -263,6 +256,5 @@ def _over_cmdps(known: Sequence[References]) -> dict[str, dict[str, Spread | Non
 def _sharp_kind(folders: Sequence[Path], index: int) -> str | None:
     for folder in folders:
         if (folder / "final.json").exists():
-            figures = read_json(folder / "final.json")["figures"]
-            return next((kind for kind in SHARP if f"{kind}_risk_{index}" in figures), None)
+            return sharp_kind(read_json(folder / "final.json")["figures"], index)
     return None

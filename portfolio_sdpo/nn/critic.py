@@ -64,7 +64,7 @@ class QuantileCritic(Critic):
 
     frequencies: Tensor
 
-    def __init__(self, trunk: Mlp, dimension: int = 256, kappa: float = 0.02) -> None:
+    def __init__(self, trunk: Mlp, dimension: int = 256, kappa: float = 0.0) -> None:
         super().__init__(trunk)
         self.embedding = nn.Linear(dimension, trunk.features)
         self.kappa = kappa
@@ -74,7 +74,8 @@ class QuantileCritic(Critic):
         # [N, H]
         levels = torch.relu(self.embedding(torch.cos(tau.unsqueeze(-1) * self.frequencies)))
         # [..., H] · [H, N]
-        return (self.trunk(observation) * self.output.weight[0]) @ levels.T + self.output.bias
+        features: Tensor = self.trunk(observation) * self.output.weight[0]
+        return features @ levels.T + self.output.bias
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
         tau = torch.rand(target.shape[-1], generator=generator)
@@ -91,5 +92,7 @@ class MeanCritic(Critic):
         return value.expand(*value.shape[:-1], len(tau))
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
-        error = self.output(self.trunk(observation)) - (target.mean(-1, keepdim=True) - self.location) / self.scale
+        error: Tensor = (
+            self.output(self.trunk(observation)) - (target.mean(-1, keepdim=True) - self.location) / self.scale
+        )
         return error.square().mean()

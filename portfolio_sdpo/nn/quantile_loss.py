@@ -18,6 +18,9 @@ a mean over targets, a sum over quantiles (as in IQN; the paper writes both coun
 and the sum over a run needs only its size, Σ T and Σ T²: differences of prefix sums at the three cuts. Since ξ is
 continuously differentiable in δ except at 0, where both sides vanish, a target that lies on a cut may be counted on
 either side. Prefix sums are kept in double precision and centred per row: a common offset costs no digits.
+
+κ = 0 is the limit of plain quantile regression, ξ(τ, δ) = |τ − 1{δ < 0}| · |δ|: one cut instead of three, and less than
+half the time.
 """
 
 import math
@@ -47,7 +50,7 @@ def quantile_huber_loss(pred: Tensor, tau: Tensor, target: Tensor, kappa: float 
     target : Tensor [..., M]
         Samples of the law to be learned; M may differ from N.
     kappa : float
-        Where the Huber loss turns from quadratic to linear; positive and finite.
+        Where the Huber loss turns from quadratic to linear; 0 is plain quantile regression.
 
     Returns
     -------
@@ -73,8 +76,10 @@ def pairwise_quantile_huber_loss(pred: Tensor, tau: Tensor, target: Tensor, kapp
     # [..., N, M]
     delta = target.detach().to(pred.dtype).unsqueeze(-2) - pred.unsqueeze(-1)
     distance = delta.abs()
-    huber = torch.where(distance <= kappa, 0.5 * delta.square(), kappa * (distance - 0.5 * kappa))
     weight = (tau.detach().to(pred.dtype).unsqueeze(-1) - (delta < 0).to(pred.dtype)).abs()
+    if kappa == 0:
+        return (weight * distance).mean(-1).sum(-1).mean()
+    huber = torch.where(distance <= kappa, 0.5 * delta.square(), kappa * (distance - 0.5 * kappa))
     return (weight * huber / kappa).mean(-1).sum(-1).mean()
 
 
@@ -94,7 +99,10 @@ class _QuantileHuberLoss(torch.autograd.Function):
         for start in range(0, rows.shape[0], step):
             block = slice(start, start + step)
             level = levels if levels.shape[0] == 1 else levels[block]
-            loss, slope = _loss_and_slope(rows[block], level, targets[block], kappa)
+            if kappa == 0:
+                loss, slope = _plain_loss_and_slope(rows[block], level, targets[block])
+            else:
+                loss, slope = _loss_and_slope(rows[block], level, targets[block], kappa)
             total += loss.sum()
             gradient[block] = slope.mul_(scale)
         if ctx.needs_input_grad[0]:
@@ -146,6 +154,25 @@ def _loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> 
     return torch.lerp(loss_low, loss_up, weight), torch.lerp(slope_low, slope_up, weight)
 
 
+def _plain_loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """`_loss_and_slope` at κ = 0: Σ_j of (1−τ)(p−T) below p and τ(T−p) above it."""
+    m = target.shape[-1]
+    t = _sort_rows(target).double()
+    centre = t[:, m // 2, None].clone()
+    t.sub_(centre)
+    p = pred.double() - centre
+
+    # [R, N]: how many targets lie below p, and their sum
+    rank = torch.searchsorted(t, p)
+    prefix = t.new_zeros(t.shape[0], m + 1)
+    torch.cumsum(t, -1, out=prefix[:, 1:])
+    below, sum_below = rank.double(), prefix.gather(-1, rank)
+    weight = tau.double()
+    # (1−τ)·low + τ·up with low = below·p − sum_below and up = low + total − m·p
+    loss = (below * p).sub_(sum_below).add_(weight * (prefix[:, -1:] - m * p))
+    return loss, below.sub_(m * weight)
+
+
 def _sort_rows(values: Tensor) -> Tensor:
     """Each row in ascending order. On the CPU NumPy's vectorised sort takes a tenth of the time of torch's."""
     if values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64):
@@ -195,8 +222,8 @@ def _ranks_by_sorting(t: Tensor, p: Tensor, kappa: float, bits: int) -> Tensor:
 
 
 def _check(pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> None:
-    if not (math.isfinite(kappa) and kappa > 0):
-        raise SettingsError(f"kappa: must be positive and finite (got {kappa!r}).")
+    if not (math.isfinite(kappa) and kappa >= 0):
+        raise SettingsError(f"kappa: must be finite and not negative (got {kappa!r}).")
     for name, tensor in (("pred", pred), ("target", target)):
         if tensor.ndim == 0 or tensor.numel() == 0:
             raise ValueError(f"{name} needs at least one dimension and one element (got shape {list(tensor.shape)}).")

@@ -50,9 +50,10 @@ class ObservationCodec:
         discrete: list[np.ndarray] = []
         real: list[np.ndarray] = []
         for leaf, value in zip(_leaves(self.space), _values(self.space, observation), strict=True):
-            is_discrete = isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete)
-            offset = leaf.start if is_discrete else 0
-            (discrete if is_discrete else real).append(np.asarray(value - offset, dtype=np.float32).reshape(count, -1))
+            if isinstance(leaf, spaces.Discrete | spaces.MultiDiscrete):
+                discrete.append(np.asarray(value - leaf.start, dtype=np.float32).reshape(count, -1))
+            else:
+                real.append(np.asarray(value, dtype=np.float32).reshape(count, -1))
         return torch.from_numpy(np.concatenate(discrete + real, axis=1))
 
 
@@ -81,10 +82,11 @@ class FirstLayer(nn.Module):
     def __init__(self, codec: ObservationCodec, width: int, extra: int = 0) -> None:
         super().__init__()
         self.continuous = codec.continuous + extra
-        self.tables = nn.ModuleList(nn.Embedding(size, width) for size in codec.categories)
-        for table in self.tables:
+        tables = [nn.Embedding(size, width) for size in codec.categories]
+        for table in tables:
             # As for a one-hot input of that size: all categories start nearly alike, and only data tells them apart.
             nn.init.normal_(table.weight, std=table.num_embeddings**-0.5)
+        self.tables = nn.ModuleList(tables)
         self.linear = nn.Linear(self.continuous, width) if self.continuous else None
         if self.linear is not None:
             nn.init.normal_(self.linear.weight, std=self.continuous**-0.5)

@@ -123,7 +123,8 @@ class Constraint(Settings):
     def slack(self, risk: Scalar, standard_error: Scalar | float = 0.0) -> Scalar:
         """How far inside the bound a risk `[...]` is, whatever the sense, less `confidence` standard errors of it."""
         inside = self.bound - risk if self.sense == "<=" else risk - self.bound
-        return inside - self.confidence * standard_error
+        # A confidence of 0 ignores the standard error even where it is infinite (a single episode).
+        return inside - self.confidence * standard_error if self.confidence else inside
 
     def eta_at(self, iteration: int) -> float:
         """eta at that iteration, scheduled or not."""

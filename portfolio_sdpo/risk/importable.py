@@ -53,4 +53,3 @@ ImportableFunction = Annotated[
     WithJsonSchema({"type": "string", "description": "import path, module:name"}),
 ]
 """A function of tensors as a field of a settings object; only JSON needs it to have an import path."""
-

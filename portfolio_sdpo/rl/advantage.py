@@ -12,7 +12,7 @@ from portfolio_sdpo.rl.rollout import Rollout
 
 
 class Grid:
-    """The flat transitions of a rollout laid out as [L, E] (step × episode), so that recursions over time are vectorised.
+    """The flat transitions of a rollout laid out as [L, E] (step × episode), for recursions over time.
 
     >>> # flat  [a0 a1 a2 b0 b1]   →   rows: [a0 b0], [a1 b1], [a2 –]
     """

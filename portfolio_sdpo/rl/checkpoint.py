@@ -93,7 +93,9 @@ def load_policy(path: Path, algorithm: Algorithm) -> None:
     tensors, _ = _read(path)
     prefix = "model.policy."
     try:
-        algorithm.policy.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+        algorithm.policy.load_state_dict(
+            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        )
     except RuntimeError as error:
         raise CheckpointError(f"the policy in {path.name} does not fit this run's: {error}") from None
 

@@ -40,9 +40,10 @@ class CriticSettings(Settings):
     """Quantile levels drawn per minibatch (quantile critics)."""
     dimension: int = Field(default=256, ge=1)
     """Cosines in the embedding of a level (quantile critics)."""
-    kappa: float = Field(default=0.02, gt=0)
-    """Threshold of the Huber loss in standardised units (quantile critics). Far below the law's own spread, or the
-    quadratic part of the loss turns quantiles into expectiles and the variance is underestimated."""
+    kappa: float = Field(default=0.0, ge=0)
+    """Threshold of the Huber loss in standardised units (quantile critics); 0 is plain quantile regression, and the
+    fastest. Far below the law's own spread, or the quadratic part of the loss turns quantiles into expectiles and the
+    variance is underestimated."""
     shared_trunk: bool = False
     """Whether all critics stand on one trunk."""
 
@@ -63,7 +64,11 @@ class CriticBank(nn.Module):
     """Critics by (signal, discount): a constraint on the reward shares the objective's critic when discounts agree."""
 
     def __init__(
-        self, codec: ObservationCodec, keys: Sequence[tuple[str, float]], settings: CriticSettings, action_width: int = 0
+        self,
+        codec: ObservationCodec,
+        keys: Sequence[tuple[str, float]],
+        settings: CriticSettings,
+        action_width: int = 0,
     ) -> None:
         super().__init__()
         self.settings = settings
@@ -149,11 +154,13 @@ class CriticBank(nn.Module):
         return here, ahead
 
     def value(self, key: tuple[str, float], rollout: Rollout, grid: Grid, atoms: int) -> Valuation:
-        """The critic's laws at every transition, moved by what this rollout says of their means.
+        """The critic's laws at every transition, moved and scaled to what this rollout says of mean and spread.
 
-        A critic that is read through averaged weights lags behind an improving policy, by about the same amount in
-        all states of a time step: the mean residual of all m episodes at that step takes the lag out. That fit uses up
-        one degree of freedom, so the TD errors that are left are stretched by √(m/(m−1)), as for a sample variance.
+        Location: a critic that is read through averaged weights lags behind an improving policy, by about the same
+        amount in all states of a time step; the mean residual of all m episodes at that step takes the lag out. That
+        fit uses up one degree of freedom, so the TD errors that are left are stretched by √(m/(m−1)), as for a sample
+        variance. Scale: TD errors of the means are uncorrelated, so Var(Y(s0)) = E[Σ γ^2t δ_t²], which is far sharper
+        than the spread of returns; all laws are widened or narrowed by the factor that makes the critic's agree.
         """
         signal, discount = key
         values = rollout.signals[signal]
@@ -170,7 +177,16 @@ class CriticBank(nn.Module):
         ahead = ahead + torch.where(rollout.last, 0.0, shift.roll(-1)).unsqueeze(-1)
         increments = values + discount * ahead.mean(-1) - here.mean(-1)
         ahead = ahead + ((stretch - 1) * increments / discount).unsqueeze(-1)
-        return Valuation(here, ahead, stretch * increments)
+        increments = stretch * increments
+
+        weight = discount ** (2.0 * rollout.step)
+        explained = (weight * increments.square()).sum()
+        critics = here.var(-1, unbiased=False)[rollout.starts].sum()
+        critics -= discount**2 * (weight * ahead.var(-1, unbiased=False))[rollout.ends].sum()
+        if critics > 0 and explained > 0:
+            factor = (explained / critics).sqrt()
+            here, ahead = (law.mean(-1, keepdim=True).lerp(law, factor) for law in (here, ahead))
+        return Valuation(here, ahead, increments)
 
     @torch.no_grad()
     def _follow_units(self, key: tuple[str, float], targets: Tensor) -> None:
@@ -178,12 +194,14 @@ class CriticBank(nn.Module):
         index = self.keys.index(key)
         online, averaged = self.online[index], self.averaged[index]
         assert isinstance(online, Critic) and isinstance(averaged, Critic)
-        weight = 1.0 / min(int(self.fits) + 1, 100)
-        location = torch.lerp(online.location, targets.mean(), weight)
-        spread = targets.std(unbiased=False).clamp_min(1e-6)
-        scale = spread if self.fits == 0 else torch.lerp(online.scale, spread, weight)
+        location, scale = targets.mean(), targets.std(unbiased=False).clamp_min(1e-6)
         for critic in (online, averaged):
-            critic.rescale(location, scale)
+            if self.fits == 0:
+                # Nothing has been learnt yet, so predictions may move: to where the targets are.
+                critic.location.copy_(location)
+                critic.scale.copy_(scale)
+            else:
+                critic.rescale(torch.lerp(critic.location, location, 0.1), torch.lerp(critic.scale, scale, 0.1))
 
     @torch.no_grad()
     def _average(self) -> None:

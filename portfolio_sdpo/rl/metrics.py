@@ -62,12 +62,12 @@ class Events:
     def __init__(self, folder: Path, iteration: int) -> None:
         from torch.utils.tensorboard import SummaryWriter  # slow to import, and not always wanted
 
-        self._writer = SummaryWriter(str(folder / "events"), purge_step=iteration + 1)  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(folder / "events"), purge_step=iteration + 1)
 
     def add(self, iteration: int, row: Metrics) -> None:
         for name, value in row.items():
             if isinstance(value, float):
-                self._writer.add_scalar(name, value, iteration)  # type: ignore[no-untyped-call]
+                self._writer.add_scalar(name, value, iteration)
 
     def close(self) -> None:
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()

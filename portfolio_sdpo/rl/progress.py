@@ -28,6 +28,7 @@ from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.trainer import Watcher
 
 _STYLES = {"interior": "green", "margin": "yellow", "violated": "red"}
+_BAR = 12
 _SHOWN = 24
 """Lines at most, so that a long grid does not scroll the terminal away."""
 
@@ -121,18 +122,18 @@ class Board:
     def __rich__(self) -> RenderableType:
         table = Table(box=None, pad_edge=False, title=self.title or None, title_justify="left", title_style="bold")
         table.add_column("run", no_wrap=True)
-        table.add_column("", width=16)
+        table.add_column("", width=_BAR)
         table.add_column("iteration", justify="right", no_wrap=True)
         table.add_column("return", justify="right", no_wrap=True)
         for constraint in self.constraints:
-            table.add_column(constraint.name, no_wrap=True)
+            table.add_column(constraint.name, min_width=14)
         table.add_column("steps/s", justify="right", no_wrap=True)
-        table.add_column("left", justify="right", no_wrap=True)
+        table.add_column("left", justify="right", no_wrap=True, min_width=5)
         running = [(name, line) for name, line in self._current() if line.iteration < line.total]
         for name, line in running[:_SHOWN]:
             table.add_row(
                 name,
-                ProgressBar(total=line.total, completed=line.iteration, width=16),
+                ProgressBar(total=line.total, completed=line.iteration, width=_BAR),
                 f"{line.iteration}/{line.total}",
                 f"{float(line.row['return']):.2f}",
                 *(self._risk(index, line) for index in range(len(self.constraints))),
@@ -153,16 +154,17 @@ class Board:
         return ", ".join(f"{count} {word}" for word, count in parts.items() if count)
 
     def _risk(self, index: int, line: Line) -> Text:
-        """`11.31 margin`, in the colour of the regime; algorithms without a barrier say inside or outside."""
+        """`11.31 margin`, in the colour of the regime; algorithms without a barrier are inside or outside."""
         constraint = self.constraints[index]
         risk = line.row.get(f"risk_{index}")
         if risk is None:
             return Text("–")
         slack = constraint.slack(float(risk))
-        regime = str(line.row.get(f"regime_{index}", "inside" if slack > 0 else "outside"))
-        style = _STYLES.get(regime, "green" if slack > 0 else "red")
-        phase = " (phase I)" if line.row.get("phase") == 1.0 else ""
-        return Text(f"{float(risk):.2f} {regime}{phase}", style=style)
+        word = str(line.row.get(f"regime_{index}", "inside" if slack > 0 else "outside"))
+        style = _STYLES.get(word, "green" if slack > 0 else "red")
+        if line.row.get("phase") == 1.0:
+            word = "phase I"
+        return Text(f"{float(risk):.2f} {word}", style=style, no_wrap=True)
 
 
 def _left(line: Line) -> str:

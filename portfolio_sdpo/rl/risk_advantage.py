@@ -24,8 +24,8 @@ from portfolio_sdpo.rl.critics import Valuation
 from portfolio_sdpo.rl.rollout import Rollout
 
 LEAST_WEIGHT = 1e-4
-"""Increments of u are divided by γ^t, but by no less than this: later steps hardly move the return from s0, and in single
-precision the quotient would be noise, or 0/0."""
+"""Increments of u are divided by γ^t, but by no less than this: later steps hardly move the return from s0, and in
+single precision the quotient would be noise, or 0/0."""
 _CHUNK = 1 << 21
 """Elements of the table partners × transitions × atoms that are evaluated at a time."""
 
@@ -76,6 +76,8 @@ class Utility:
             alive = torch.where(alive.sum(1, keepdim=True) > 0, alive, 1.0)
             self._share = (alive / alive.sum(1, keepdim=True)).T
             self._influence = measure.influence(first[self._chosen])
+            # [J, L]: taken out here, since [n, E] would not fit into memory where episodes are many.
+            self._cumulated = self._before[:, self._chosen].T
 
     def __call__(self, law: Tensor, index: Tensor | None = None) -> Tensor:
         """Laws [m, N], equally likely atoms, at the transitions `index` [m] (None: all of them) to utilities [m]."""
@@ -87,12 +89,12 @@ class Utility:
             total = self._before[self._rollout.step[index], episode].unsqueeze(-1) + law
             return self._measure.influence(self._first[episode])(total).mean(-1)
         size = max(1, _CHUNK // (len(self._chosen) * law.shape[-1]))
-        parts = zip(law.split(size), self._rollout.step[index].split(size), strict=True)
-        return torch.cat([self._pooled(part, step, self._chosen) for part, step in parts])
+        parts = zip(torch.split(law, size), torch.split(self._rollout.step[index], size), strict=True)
+        return torch.cat([self._pooled(part, step) for part, step in parts])
 
-    def _pooled(self, law: Tensor, step: Tensor, chosen: Tensor) -> Tensor:
+    def _pooled(self, law: Tensor, step: Tensor) -> Tensor:
         # [J, m, 1] + [m, N]
-        total = self._before[step][:, chosen].T.unsqueeze(-1) + law
+        total = self._cumulated[:, step].unsqueeze(-1) + law
         return (self._share[:, step] * self._influence(total).mean(-1)).sum(0)
 
 

@@ -64,7 +64,8 @@ class Rollout:
     @property
     def complete(self) -> Tensor:
         """[E] bool: the episode came to its own end (terminated or truncated by the environment is not told apart
-        here from a cut by the batch: only a termination closes the sum of a signal)."""
+        here from a cut by the batch: only a termination closes the sum of a signal).
+        """
         return self.terminated[self.ends]
 
     @property
@@ -88,6 +89,7 @@ def stream(seed: int, iteration: int, purpose: int) -> np.random.SeedSequence:
 
 
 def torch_generator(sequence: np.random.SeedSequence) -> torch.Generator:
+    """A torch generator that starts from that root."""
     return torch.Generator().manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> 1))
 
 
@@ -182,7 +184,7 @@ class Collector:
         """What the policy drew, as the environment counts it: from the space's start, and within its bounds."""
         space = self.env.single_action_space
         if isinstance(space, spaces.Discrete):
-            return action + space.start
+            return np.add(action, space.start)
         return np.clip(action, space.low, space.high) if isinstance(space, spaces.Box) else action
 
     def _encode(self, observation: Any, count: int | None = None) -> Tensor:

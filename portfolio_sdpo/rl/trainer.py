@@ -117,7 +117,7 @@ class Trainer:
     def run(self, watch: Watcher | None = None) -> list[Metrics]:
         """Train to the end and return the log, one row per iteration.
 
-        An interrupt (Ctrl-C) completes the iteration and saves it before it goes on its way; a second one does not wait.
+        An interrupt (Ctrl-C) completes the iteration and saves it before it goes on its way; a second one is at once.
         """
         events = metrics.Events(self.folder, self.iteration) if self.settings.tensorboard else None
         with _interrupt_held_back() as interrupted:

@@ -7,6 +7,7 @@ turned for constraints of the form ρ ≥ bound).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from gymnasium import spaces
 from pydantic import Field
 from torch import Tensor
 
-from portfolio_sdpo.errors import InfeasibleConstraintError
+from portfolio_sdpo.errors import DivergenceError, InfeasibleConstraintError
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Barrier, Constraint, suboptimality_bound
 from portfolio_sdpo.rl.advantage import Grid
@@ -26,11 +27,13 @@ from portfolio_sdpo.rl.rollout import Rollout
 
 
 class IpoSettings(PpoSettings):
+    """PPO's, and what the barrier needs."""
+
     kind: Literal["ipo"] = "ipo"  # type: ignore[assignment]
     smoothing: float = Field(default=0.2, gt=0, le=1)
     """Weight of the newest estimate in the running estimate of each risk that feeds the barrier."""
     phase_one: int = Field(default=0, ge=0)
-    """Iterations allowed to drive the worst slack above zero before the objective counts; 0 expects a feasible start."""
+    """Iterations allowed to drive the worst slack above zero before the objective counts; 0: the start is feasible."""
 
 
 class Ipo(Ppo):
@@ -97,7 +100,8 @@ class Ipo(Ppo):
 
     def barrier(self, constraint: Constraint, iteration: int, standard_error: float) -> Barrier:
         """The barrier of this iteration; without a margin of its own, a constraint takes one standard error."""
-        margin = constraint.margin or max(standard_error, 1e-3 * abs(constraint.bound), 1e-9)
+        known = standard_error if math.isfinite(standard_error) else 0.0  # a single episode has none
+        margin = constraint.margin or max(known, 1e-3 * abs(constraint.bound), 1e-9)
         return Barrier(eta=constraint.eta_at(iteration), margin=margin)
 
     def price(self, barrier: Barrier, index: int, slacks: list[float]) -> float:
@@ -115,9 +119,11 @@ class Ipo(Ppo):
         gain = self.barrier_settings.smoothing
         newest = torch.tensor([risk.estimate for risk in risks], dtype=torch.float64)
         variance = torch.tensor([risk.standard_error**2 for risk in risks], dtype=torch.float64)
-        started = self.risk.isnan()
-        self.risk = torch.where(started, newest, torch.lerp(self.risk, newest, gain))
-        self.risk_variance = torch.where(started, variance, (1 - gain) ** 2 * self.risk_variance + gain**2 * variance)
+        if newest.isnan().any():
+            raise DivergenceError("the estimate of a risk is not finite: lower the critic's learning rate.")
+        first = self.risk.isnan()
+        self.risk = torch.where(first, newest, torch.lerp(self.risk, newest, gain))
+        self.risk_variance = torch.where(first, variance, (1 - gain) ** 2 * self.risk_variance + gain**2 * variance)
         errors = self.risk_variance.sqrt().tolist()
         slacks = [
             constraint.slack(risk, error)
@@ -134,8 +140,8 @@ class Ipo(Ppo):
         if not self.feasible and iteration >= self.barrier_settings.phase_one:
             tightest = self.problem.constraints[slacks.index(worst)]
             raise InfeasibleConstraintError(
-                f"phase I did not satisfy '{tightest.name}' in {self.barrier_settings.phase_one} iterations (best slack "
-                f"{float(self.best_slack):.4g}): relax the bound, allow more iterations or start from a safe policy.",
+                f"phase I did not satisfy '{tightest.name}' in {self.barrier_settings.phase_one} iterations (best "
+                f"slack {float(self.best_slack):.4g}): relax the bound, allow more of them or start from a safe policy.",
                 best_slack=float(self.best_slack),
             )
         return {"phase": 2.0 if self.feasible else 1.0}

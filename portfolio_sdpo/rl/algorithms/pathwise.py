@@ -57,15 +57,20 @@ class Pathwise(nn.Module):
         ]
         return lambda batch, parameters: sum((term(batch, parameters) for term in terms), torch.zeros(()))
 
-    def _term(
-        self, index: int, rollout: Rollout, grid: Grid, price: float, generator: torch.Generator
-    ) -> Further:
+    def _term(self, index: int, rollout: Rollout, grid: Grid, price: float, generator: torch.Generator) -> Further:
         (owner,) = self._owner
         constraint, (signal, discount) = owner.problem.constraints[index], owner.keys[index]
         settings = owner.distributional
         first = owner.critics.value((signal, discount), rollout, grid, settings.risk_atoms).here[rollout.starts]
         utility = Utility(
-            constraint.measure, first, rollout.signals[signal], discount, rollout, grid, settings.partners, settings.pooled
+            constraint.measure,
+            first,
+            rollout.signals[signal],
+            discount,
+            rollout,
+            grid,
+            settings.partners,
+            settings.pooled,
         )
         weight = (discount**rollout.step).clamp_min(LEAST_WEIGHT)
         worth = -price * (1.0 if constraint.sense == "<=" else -1.0) / weight

@@ -1,4 +1,4 @@
-"""PPO (Schulman et al. 2017): the clipped surrogate, no constraint. The unsafe baseline and the base of IPO and SDPO."""
+"""PPO (Schulman et al. 2017): the clipped surrogate, no constraint; the unsafe baseline, and the base of IPO and SDPO."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from pydantic import Field
 from torch import Tensor
 
 from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.rl.advantage import Grid
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Metrics, Problem, policy_metrics, set_rate
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, minibatches
 from portfolio_sdpo.rl.risk_advantage import Assessment, assess, empirical
 from portfolio_sdpo.rl.rollout import Rollout
-from portfolio_sdpo.risk import RiskMeasure
-
 
 Further = Callable[[Tensor, Tensor], Tensor]
 """Indices of a minibatch [m] and the policy's output there [m, P] → a scalar to be maximised as well."""
@@ -31,6 +30,8 @@ class ActorCriticSettings(AlgorithmSettings):
 
 
 class PpoSettings(ActorCriticSettings):
+    """The clipped surrogate and how long it is ascended."""
+
     kind: Literal["ppo"] = "ppo"
     clip: float = Field(default=0.2, gt=0, lt=1)
     epochs: int = Field(default=5, ge=1)
@@ -114,9 +115,9 @@ class Ppo(ActorCritic):
     ) -> Metrics:
         """Epochs of minibatch ascent on the clipped surrogate of one advantage [n], standardised once.
 
-        further: more terms of the objective, in the advantage's units, from the batch's indices and the policy's output.
+        further: more terms of the objective, in the advantage's units.
         """
-        # Where nothing is told apart (phase I of the pathwise form has no advantage) the further terms keep their units.
+        # Where nothing is told apart (phase I of the pathwise form has no advantage) further terms keep their units.
         scale = advantage.std()
         scale = torch.where(scale > 1e-12, scale, 1.0)
         advantage = (advantage - advantage.mean()) / scale

@@ -30,6 +30,8 @@ from portfolio_sdpo.rl.rollout import Rollout
 
 
 class SdpoSettings(IpoSettings):
+    """IPO's, and how laws become risks and gradients."""
+
     kind: Literal["sdpo"] = "sdpo"  # type: ignore[assignment]
     critic: CriticSettings = CriticSettings(kind="quantile")
     estimator: Literal["score", "pathwise"] = "score"
@@ -45,6 +47,8 @@ class SdpoSettings(IpoSettings):
 
 
 class Sdpo(Ipo):
+    """An interior-point method for any risk measure."""
+
     accepts_nonlinear = True
 
     def __init__(

@@ -1,0 +1,70 @@
+"""Figures and the page for the terminal are made from what the folder holds."""
+
+import io
+import shutil
+from pathlib import Path
+
+import pytest
+from matplotlib import image
+from rich.console import Console
+
+from portfolio_sdpo.errors import RunError
+from portfolio_sdpo.experiments.cases import cases
+from portfolio_sdpo.experiments.figures import make_figures
+from portfolio_sdpo.experiments.presets import EXPERIMENTS, Experiment
+from portfolio_sdpo.experiments.report import render, render_list
+from portfolio_sdpo.experiments.summary import summarise
+
+
+@pytest.fixture
+def folder(tiny_run, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_run[0], tmp_path / "tiny"))
+
+
+def page(renderable) -> str:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(renderable)
+    return console.file.getvalue()
+
+
+def test_figures_are_made(tiny: Experiment, folder: Path):
+    files = make_figures(tiny, folder)
+    assert [path.name for path in files] == ["learning.png", "learning.svg", "evaluation.png", "evaluation.svg"]
+    for path in files[::2]:
+        pixels = image.imread(path)
+        assert pixels.shape[0] > 300 and pixels.shape[1] > 900
+        assert pixels[..., :3].std() > 0.05  # something is drawn
+    learning = files[1].read_text()
+    for text in ("PPO", "SDPO", "≤ 4", "± 1 sd over 2 runs", "optimum", "uniform", "variance of the return"):
+        assert text in learning
+
+
+def test_the_same_runs_give_the_same_figure(tiny: Experiment, folder: Path):
+    first, second = (make_figures(tiny, folder)[1].read_bytes() for _ in range(2))
+    assert first == second
+
+
+def test_figures_of_some_runs(tiny: Experiment, folder: Path):
+    chosen = tiny.with_changes(seeds=(0,), algorithms=("sdpo",))
+    learning = make_figures(chosen, folder, only=cases(chosen, folder))[1].read_text()
+    assert "SDPO" in learning and "PPO" not in learning.replace("SDPO", "") and "sd over" not in learning
+
+
+def test_unfinished_runs_are_not_drawn(tiny: Experiment, folder: Path):
+    for final in folder.glob("*/final.json"):
+        final.unlink()
+    with pytest.raises(RunError, match=r"no run in .* is finished"):
+        make_figures(tiny, folder)
+
+
+def test_the_page_has_every_policy(tiny: Experiment, folder: Path):
+    text = page(render(summarise(tiny, folder)))
+    for word in ("PPO", "SDPO", "uniform", "optimum", "unconstrained", "breaks", "exact", "±", "Σ 1/η"):
+        assert word in text
+    assert "…" not in text
+    assert "unfinished" not in text and "other settings" not in text
+
+
+def test_the_list_has_every_experiment():
+    text = page(render_list(EXPERIMENTS))
+    assert all(name in text for name in EXPERIMENTS)
