@@ -48,7 +48,7 @@ class SafeStart(Settings):
     """Phase I, run once for every CMDP and seed: all algorithms start from the policy that it found.
 
     The paper: "all the agents are initialized so that they are in a feasible region", PPO "with the same safe policy as
-    all other agents". Phase I is over as soon as the episodes of one iteration meet `bounds`.
+    all other agents". Phase I is over as soon as the policy meets `bounds` on `fresh_episodes`.
     """
 
     algorithm: AnySettings
@@ -58,7 +58,9 @@ class SafeStart(Settings):
     episodes: int = Field(ge=2)
     """Per iteration."""
     bounds: tuple[float, ...] = Field(min_length=1)
-    """One for every constraint, tighter than its own: room for the error of an estimate from `episodes` episodes."""
+    """One for every constraint, tighter than its own: room for the error of a risk on `fresh_episodes`."""
+    fresh_episodes: int = Field(default=5000, ge=2)
+    """On which a policy is tried whose own few episodes look safe; the best of many noisy looks would mislead."""
 
 
 class Experiment(Settings):

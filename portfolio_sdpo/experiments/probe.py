@@ -30,18 +30,19 @@ from portfolio_sdpo.rl import Problem
 from portfolio_sdpo.rl.rollout import stream
 
 Array = NDArray[np.float64]
-_PROBE = 3
-"""Purpose of the probe's random streams; the trainer uses 0, 1 and 2."""
+PROBE, PHASE_ONE = 3, 4
+"""Purposes of random streams; the trainer uses 0, 1 and 2."""
 
 
 class Probe:
     """Measures the policy of an iteration; draws its random numbers from a stream of its own."""
 
-    def __init__(self, cmdp: Cmdp, problem: Problem, seed: int, episodes: int = 1000) -> None:
+    def __init__(self, cmdp: Cmdp, problem: Problem, seed: int, episodes: int = 1000, purpose: int = PROBE) -> None:
         self.cmdp = cmdp
         self.problem = problem
         self.seed = seed
         self.episodes = episodes
+        self.purpose = purpose
         # [H·N, 2]: state and time of every decision that there can be, as the environment shows them.
         time, state = torch.meshgrid(
             torch.arange(cmdp.horizon) / cmdp.horizon, torch.arange(cmdp.states, dtype=torch.float32), indexing="ij"
@@ -55,7 +56,7 @@ class Probe:
     def measure(self, policy: Policy, iteration: int) -> tuple[dict[str, float], Array]:
         """The columns, and the reward's returns [episodes] of the fresh episodes."""
         table = self.table(policy)
-        fresh, integrated = stream(self.seed, iteration, _PROBE).spawn(2)
+        fresh, integrated = stream(self.seed, iteration, self.purpose).spawn(2)
         figures, returns = sampled_figures(
             self.cmdp, table, self.problem, self.episodes, lambda: np.random.default_rng(fresh)
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -16,23 +16,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import joblib
-import numpy as np
 import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from portfolio_sdpo.envs import Cmdp, RandomCmdpVectorEnv
+from portfolio_sdpo.envs import RandomCmdpVectorEnv
 from portfolio_sdpo.errors import InfeasibleConstraintError, PortfolioSdpoError, RunError
 from portfolio_sdpo.experiments.cases import START, Case, cases, experiment_folder
 from portfolio_sdpo.experiments.presets import Experiment
-from portfolio_sdpo.experiments.probe import Probe
+from portfolio_sdpo.experiments.probe import PHASE_ONE, Probe
 from portfolio_sdpo.experiments.references import has_references, make_references
 from portfolio_sdpo.rl import Trainer, checkpoint, metrics
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.progress import Board, LineFile
 from portfolio_sdpo.rl.trainer import Watcher
-
-WINDOW = 5
-"""Phase I ends when the mean over so many iterations of the sampled risk meets its bound: a single one is too noisy."""
 
 
 @dataclass(frozen=True)
@@ -155,42 +151,41 @@ def train(case: Case, watch: Watcher | None = None) -> None:
     """Train in the case's folder, from its checkpoint if there is one, and record what the policy is worth."""
     experiment = case.experiment
     cmdp = experiment.cmdp.draw(case.cmdp_seed)
+    settings, environment = case.settings(cmdp), RandomCmdpVectorEnv(cmdp, case.episodes)
     probe = Probe(cmdp, experiment.problem, case.seed, experiment.fresh_episodes)
-    trainer = _trainer(case, cmdp, probe)
-    if case.label == START:
-        _phase_one(trainer, watch)
+    if case.label == START and experiment.safe_start is not None:
+        trainer = Trainer(settings, environment, case.folder)
+        fresh = Probe(cmdp, settings.problem, case.seed, experiment.safe_start.fresh_episodes, PHASE_ONE)
+        _phase_one(trainer, fresh, watch)
     else:
+        trainer = Trainer(settings, environment, case.folder, probe)
         trainer.run(watch)
     case.record(*probe.measure(trainer.policy, trainer.iteration))
-
-
-def _trainer(case: Case, cmdp: Cmdp, probe: Probe) -> Trainer:
-    environment = RandomCmdpVectorEnv(cmdp, case.episodes)
-    return Trainer(case.settings(cmdp), environment, case.folder, probe=None if case.label == START else probe)
 
 
 class _Inside(Exception):
     """Phase I has reached its aim."""
 
 
-def _phase_one(trainer: Trainer, watch: Watcher | None) -> None:
-    """Train until the sampled risks are within the (tightened) bounds."""
+def _phase_one(trainer: Trainer, fresh: Probe, watch: Watcher | None) -> None:
+    """Train until the policy is within the (tightened) bounds on fresh episodes."""
     constraints = trainer.settings.problem.constraints
 
-    def worst_slack(rows: Sequence[Metrics]) -> float:
-        if len(rows) < WINDOW:
-            return -float("inf")
-        means = [np.mean([float(row[f"risk_empirical_{i}"]) for row in rows]) for i in range(len(constraints))]
-        return min(constraint.slack(float(mean)) for constraint, mean in zip(constraints, means, strict=True))
+    def worst_slack(figures: Mapping[str, float | str], column: str) -> float:
+        return min(constraint.slack(float(figures[f"{column}_{i}"])) for i, constraint in enumerate(constraints))
+
+    def inside() -> bool:
+        # Fresh episodes cost time, so only a policy that looks safe on its own few is tried on them.
+        looks_safe = bool(trainer.rows) and worst_slack(trainer.rows[-1], "risk_empirical") > 0
+        return looks_safe and worst_slack(fresh(trainer.policy, trainer.iteration), "true_risk") > 0
 
     def watch_for_end(row: Metrics) -> None:
         if watch:
             watch(row)
-        if worst_slack(trainer.rows[-WINDOW:]) > 0:
+        if inside():
             raise _Inside
 
-    # A run that was interrupted after its last iteration is at its end already.
-    if worst_slack(trainer.rows[-WINDOW:]) > 0:
+    if inside():  # a run that was interrupted after its last iteration
         return
     try:
         trainer.run(watch_for_end)
@@ -198,8 +193,7 @@ def _phase_one(trainer: Trainer, watch: Watcher | None) -> None:
         metrics.write_rows(trainer.folder / "metrics.parquet", trainer.rows)
         checkpoint.save_checkpoint(trainer.folder, trainer.algorithm, trainer.iteration, trainer.run_id)
         return
-    windows = (trainer.rows[end - WINDOW : end] for end in range(WINDOW, len(trainer.rows) + 1))
-    best = max(map(worst_slack, windows), default=-float("inf"))
+    best = max(worst_slack(row, "risk_empirical") for row in trainer.rows)
     raise InfeasibleConstraintError(
         f"phase I did not satisfy {' and '.join(repr(constraint.name) for constraint in constraints)} in "
         f"{trainer.settings.iterations} iterations (best slack {best:.4g}): relax the bound or allow more iterations.",

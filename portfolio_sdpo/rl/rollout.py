@@ -184,7 +184,7 @@ class Collector:
         """What the policy drew, as the environment counts it: from the space's start, and within its bounds."""
         space = self.env.single_action_space
         if isinstance(space, spaces.Discrete):
-            return np.add(action, space.start)
+            return np.asarray(action + space.start)
         return np.clip(action, space.low, space.high) if isinstance(space, spaces.Box) else action
 
     def _encode(self, observation: Any, count: int | None = None) -> Tensor:

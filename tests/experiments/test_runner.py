@@ -110,7 +110,9 @@ def test_a_run_that_fails_does_not_stop_the_others(tiny: Experiment, tmp_path: P
 
 
 def with_start(tiny: Experiment, bound: float, iterations: int = 8) -> Experiment:
-    start = SafeStart(algorithm=tiny.algorithms["ppo"], iterations=iterations, episodes=8, bounds=(bound,))
+    start = SafeStart(
+        algorithm=tiny.algorithms["ppo"], iterations=iterations, episodes=8, bounds=(bound,), fresh_episodes=50
+    )
     return Experiment(**{**dict(tiny), "safe_start": start, "seeds": (0,)})
 
 
@@ -121,9 +123,9 @@ def test_all_algorithms_start_from_the_policy_of_phase_one(tiny: Experiment, tmp
         "ppo-11-0": "finished",
         "sdpo-11-0": "finished",
     }
-    # The bound holds from the beginning, so phase I ends as soon as its window is full.
-    assert len(read_rows(tmp_path / "start-11-0" / "metrics.parquet")) == runner.WINDOW
-    start = tmp_path / "start-11-0" / f"checkpoint-{runner.WINDOW:07d}.safetensors"
+    # The bound holds from the beginning, so phase I ends at once.
+    assert len(read_rows(tmp_path / "start-11-0" / "metrics.parquet")) == 1
+    start = tmp_path / "start-11-0" / "checkpoint-0000001.safetensors"
     first = {}
     for run in ("ppo-11-0", "sdpo-11-0"):
         assert read_config(tmp_path / run / "config.json")["start"] == f"checkpoint {start}"

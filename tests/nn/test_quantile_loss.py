@@ -65,6 +65,21 @@ def test_equals_pairwise_on_adversarial_values(pred, target, level, kappa):
     torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-7)
 
 
+@given(
+    seed=st.integers(0, 2**31),
+    rows=st.integers(1, 4),
+    n=st.integers(1, 20),
+    m=st.integers(1, 20),
+    offset=st.sampled_from([0.0, -3.0, 1e4]),
+)
+def test_plain_quantile_regression_equals_pairwise(seed, rows, n, m, offset):
+    """κ = 0; without ties, where every slope between −τ and 1 − τ is a right one."""
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.rand(rows, n + m, generator=generator).argsort(-1)
+    values = offset + 0.25 * order
+    assert_same(values[:, :n], torch.rand(n, generator=generator), values[:, n:], 0.0)
+
+
 @pytest.mark.parametrize("kappa", [1e-2, 1.0, 1e6])
 def test_cuts_that_fall_exactly_on_targets(kappa):
     grid = kappa * torch.arange(-3.0, 4.0).expand(2, -1)
@@ -230,7 +245,7 @@ def test_memory_is_linear_in_the_number_of_quantiles():
 
 @pytest.mark.parametrize("function", [quantile_huber_loss, pairwise_quantile_huber_loss])
 class TestErrors:
-    @pytest.mark.parametrize("kappa", [0.0, -1.0, math.nan, math.inf])
+    @pytest.mark.parametrize("kappa", [-1.0, math.nan, math.inf])
     def test_kappa(self, function, kappa):
         with pytest.raises(SettingsError, match="kappa") as caught:
             function(torch.zeros(2, 3), torch.rand(3), torch.zeros(2, 3), kappa)

@@ -83,9 +83,7 @@ def test_first_layer_is_the_product_with_one_hot_columns():
     layer = FirstLayer(codec, width=6, extra=2)
     NESTED.seed(0)
     observation = torch.cat([torch.cat([codec.encode(NESTED.sample(), 1), torch.randn(1, 2)], -1) for _ in range(9)])
-    one_hot = [
-        torch.nn.functional.one_hot(observation[:, k].long(), n).float() for k, n in enumerate(codec.categories)
-    ]
+    one_hot = [torch.nn.functional.one_hot(observation[:, k].long(), n).float() for k, n in enumerate(codec.categories)]
     dense = torch.cat([*one_hot, observation[:, len(codec.categories) :]], -1)
     matrix = torch.cat([*(table.weight for table in layer.tables), layer.linear.weight.T])
     torch.testing.assert_close(layer(observation), dense @ matrix + layer.linear.bias)
@@ -95,7 +93,9 @@ def test_first_layer_is_the_product_with_one_hot_columns():
 def test_states_start_nearly_alike():
     """As for a one-hot input: the more states, the smaller each row."""
     torch.manual_seed(0)
-    few, many = (FirstLayer(ObservationCodec(spaces.Discrete(n)), 256).tables[0].weight.std().item() for n in (10, 1000))
+    few, many = (
+        FirstLayer(ObservationCodec(spaces.Discrete(n)), 256).tables[0].weight.std().item() for n in (10, 1000)
+    )
     assert few == pytest.approx(10**-0.5, rel=0.1) and many == pytest.approx(1000**-0.5, rel=0.1)
 
 

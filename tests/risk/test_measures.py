@@ -346,7 +346,7 @@ def test_functions_are_stored_by_import_path():
         Custom(function=Expectation().evaluate),
         Spectral(distortion=CustomDistortion(function=lambda tau: tau)),
     ],
-    ids=repr,
+    ids=["lambda", "bound method", "distortion"],
 )
 def test_a_function_without_import_path_fails_only_when_written(measure):
     assert measure(VALUES, WEIGHTS).item() == pytest.approx(1.7)

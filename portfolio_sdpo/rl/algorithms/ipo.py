@@ -141,7 +141,7 @@ class Ipo(Ppo):
             tightest = self.problem.constraints[slacks.index(worst)]
             raise InfeasibleConstraintError(
                 f"phase I did not satisfy '{tightest.name}' in {self.barrier_settings.phase_one} iterations (best "
-                f"slack {float(self.best_slack):.4g}): relax the bound, allow more of them or start from a safe policy.",
+                f"slack {float(self.best_slack):.4g}): relax the bound, allow more of them or start from a safe one.",
                 best_slack=float(self.best_slack),
             )
         return {"phase": 2.0 if self.feasible else 1.0}

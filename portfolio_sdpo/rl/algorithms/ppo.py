@@ -1,4 +1,4 @@
-"""PPO (Schulman et al. 2017): the clipped surrogate, no constraint; the unsafe baseline, and the base of IPO and SDPO."""
+"""PPO (Schulman et al. 2017): the clipped surrogate, no constraint. The unsafe baseline; IPO and SDPO build on it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from gymnasium import spaces
 from pydantic import Field
 from torch import Tensor
 
+from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.rl.advantage import Grid
@@ -100,6 +101,11 @@ class Ppo(ActorCritic):
     ) -> None:
         super().__init__(settings, problem, codec, action_space)
         self.settings = settings
+        if settings.critic.kind == "mean" and not problem.objective.linear:
+            raise SettingsError(
+                f"{settings.kind}: maximises only the expectation with mean critics, not {problem.objective.label}; "
+                "use sdpo with quantile critics."
+            )
 
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
         set_rate(self.actor_optimiser, self.actor_settings.rate(iteration))

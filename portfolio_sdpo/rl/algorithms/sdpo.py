@@ -18,6 +18,7 @@ import torch
 from gymnasium import spaces
 from pydantic import Field
 
+from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.rl.advantage import Grid
@@ -58,8 +59,11 @@ class Sdpo(Ipo):
         self.distributional = settings
         self.atoms = settings.risk_atoms
         self.pathwise: Pathwise | None = None
+        nonlinear = [index for index, item in enumerate(problem.constraints) if not item.measure.linear]
+        if settings.critic.kind == "mean" and nonlinear:
+            label = problem.constraints[nonlinear[0]].measure.label
+            raise SettingsError(f"sdpo: mean critics know nothing of {label}; use quantile critics.")
         if settings.estimator == "pathwise":
-            nonlinear = [index for index, item in enumerate(problem.constraints) if not item.measure.linear]
             self.pathwise = Pathwise(self, codec, nonlinear, settings.critic) if nonlinear else None
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:

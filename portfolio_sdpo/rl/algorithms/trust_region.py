@@ -128,7 +128,7 @@ class TrustRegion(ActorCritic):
         objective, risks = self.assess_all(rollout, grid)
         metrics |= self.risk_metrics(rollout, objective, risks)
         slacks = [
-            constraint.slack(risk.estimate, risk.standard_error if constraint.confidence else 0.0)
+            constraint.slack(risk.estimate, risk.standard_error)
             for constraint, risk in zip(self.problem.constraints, risks, strict=True)
         ]
         surrogate = Surrogate(self.policy, rollout, self.scaled_advantages(rollout, objective, risks))

@@ -1,0 +1,135 @@
+"""PPO: the clipped surrogate, what it learns without a constraint, and what it may and may not be asked for."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.risk import Constraint, CVaR
+from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem, policy_metrics
+from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings, clipped_surrogate
+from portfolio_sdpo.rl.critics import CriticSettings
+from portfolio_sdpo.rl.rollout import Collector
+
+CRITIC = CriticSettings(kind="mean", hidden=(8,), epochs=2, minibatches=2)
+
+
+def settings(learning_rate=0.05, **options):
+    return PpoSettings(actor=ActorSettings(hidden=(), learning_rate=learning_rate), critic=CRITIC, **options)
+
+
+@pytest.mark.parametrize(
+    "ratio, advantage, value, slope",
+    [
+        (1.0, 2.0, 2.0, 2.0),
+        (1.5, 2.0, 2.4, 0.0),  # beyond 1 + ε there is nothing to gain
+        (0.5, 2.0, 1.0, 1.0),  # but the way back is open
+        (1.5, -2.0, -3.0, -3.0),
+        (0.5, -2.0, -1.6, 0.0),
+        (1.1, -2.0, -2.2, -2.2),
+    ],
+)
+def test_clipped_surrogate(ratio, advantage, value, slope):
+    """min(ω A, clip(ω, 1 ± 0.2) A) and its derivative with respect to ln ω."""
+    log_ratio = torch.tensor([math.log(ratio)], requires_grad=True)
+    surrogate = clipped_surrogate(log_ratio, torch.tensor([advantage]), clip=0.2)
+    assert surrogate.item() == pytest.approx(value)
+    surrogate.backward()
+    assert log_ratio.grad.item() == pytest.approx(slope)
+
+
+def test_finds_the_best_arm_and_heeds_no_bound(bandit, make, train, probabilities):
+    env = bandit([1.0, 0.4, 0.0], pain=[1.0, 0.1, 0.0])
+    problem = Problem(constraints=(Constraint.from_spec("expectation of pain <= 0.4"),))
+    learner = make(Ppo, settings(), problem, env)
+    rows = train(learner, env, 60)
+    assert probabilities(learner)[0] > 0.95
+    assert rows[0]["risk_0"] < 0.4 < rows[-1]["risk_0"]
+    assert "price_0" not in rows[0]
+    assert {"return", "objective", "risk_0", "risk_se_0", "risk_plug_in_0", "risk_empirical_0"} <= rows[0].keys()
+
+
+def test_logs_any_measure(bandit, make, train):
+    """An arm's noise of 1, and that of a mixture of means 1, 0.4, 0: the learner's variance is the sampled one."""
+    env = bandit([1.0, 0.4, 0.0], [1.0, 1.0, 1.0])
+    problem = Problem(constraints=(Constraint.from_spec("variance of reward <= 0.1"),))
+    row = train(make(Ppo, settings(), problem, env), env, 1)[0]
+    assert row["risk_0"] == pytest.approx(row["risk_empirical_0"], rel=0.02)
+    assert row["risk_0"] == pytest.approx(1 + torch.tensor([1.0, 0.4, 0.0]).var(unbiased=False).item(), rel=0.25)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_an_entropy_bonus_opens_the_policy(bandit, make, weight):
+    env = bandit([1.0, 0.4, 0.0])
+    learner = make(Ppo, settings(entropy=weight), Problem(), env)
+    with torch.no_grad():
+        next(iter(learner.policy.parameters()))[0] = torch.tensor([2.0, 0.0, 0.0])
+    rollout = Collector(env, [], 1, seed=0).collect(learner.policy, 0)
+    before = policy_metrics(learner.policy, rollout)["entropy"]
+    after = learner.ascend(rollout, torch.zeros(len(rollout)), torch.Generator())["entropy"]
+    assert after == pytest.approx(before) if weight == 0 else after > before + 0.1
+
+
+def test_advantages_are_standardised_once(bandit, make):
+    """A thousandfold reward changes nothing in the step."""
+    steps = []
+    for scale in (1.0, 1000.0):
+        env = bandit([scale, 0.4 * scale, 0.0])
+        learner = make(Ppo, settings(), Problem(), env)
+        rollout = Collector(env, [], 1, seed=0).collect(learner.policy, 0)
+        learner.ascend(rollout, rollout.signals["reward"], torch.Generator().manual_seed(0))
+        steps.append(torch.cat([p.detach().flatten() for p in learner.policy.parameters()]))
+    torch.testing.assert_close(steps[0], steps[1], atol=1e-5, rtol=1e-4)
+    assert steps[0].abs().max() > 0
+
+
+def test_equal_advantages_teach_nothing(bandit, make):
+    env = bandit([1.0, 1.0])
+    learner = make(Ppo, settings(), Problem(), env)
+    rollout = Collector(env, [], 1, seed=0).collect(learner.policy, 0)
+    learner.ascend(rollout, torch.ones(len(rollout)), torch.Generator())
+    assert not any(parameter.any() for parameter in learner.policy.parameters())
+
+
+def test_continuous_actions(exposure, make, train):
+    """Reward a + a²ξ has the mean a, so exposure grows without a bound."""
+    actor = ActorSettings(hidden=(), learning_rate=0.02, initial_std=0.3)
+    learner = make(Ppo, PpoSettings(actor=actor, critic=CRITIC), Problem(), exposure)
+    rows = train(learner, exposure, 30)
+    assert rows[-1]["return"] > rows[0]["return"] + 0.5
+
+
+def test_the_learning_rate_falls_to_a_tenth(bandit, make, train):
+    actor = ActorSettings(hidden=(), learning_rate=0.1, anneal=10)
+    assert [actor.rate(k) for k in (0, 5, 10, 99)] == pytest.approx([0.1, 0.055, 0.01, 0.01])
+    env = bandit([1.0, 0.0])
+    learner = make(Ppo, PpoSettings(actor=actor, critic=CRITIC), Problem(), env)
+    train(learner, env, 6)
+    assert learner.actor_optimiser.param_groups[0]["lr"] == pytest.approx(0.055)
+
+
+def test_policy_metrics(bandit, make):
+    """Known answers: no change has no KL; uniform over three arms has the entropy ln 3."""
+    env = bandit([1.0, 0.0, 0.0])
+    learner = make(Ppo, settings(), Problem(), env)
+    rollout = Collector(env, [], 1, seed=0).collect(learner.policy, 0)
+    assert policy_metrics(learner.policy, rollout) == {"kl": 0.0, "entropy": pytest.approx(math.log(3), abs=1e-6)}
+    with torch.no_grad():
+        next(iter(learner.policy.parameters()))[0] = torch.tensor([1.0, 0.0, 0.0])
+    p = torch.softmax(torch.tensor([1.0, 0.0, 0.0]), -1)
+    kl = (torch.log(torch.full((3,), 1 / 3)) - p.log()).mean().item()
+    assert policy_metrics(learner.policy, rollout)["kl"] == pytest.approx(kl, rel=0.2)
+
+
+def test_maximises_nothing_but_the_expectation(exposure, make):
+    with pytest.raises(SettingsError, match=r"ppo: .*cvar\[0.1\].*use sdpo"):
+        make(Ppo, PpoSettings(), Problem(objective=CVaR(alpha=0.1)), exposure)
+
+
+@pytest.mark.parametrize("field, value", [("clip", 0.0), ("clip", 1.0), ("epochs", 0), ("entropy", -1.0)])
+def test_wrong_settings_name_their_field(field, value):
+    with pytest.raises(SettingsError, match=f"PpoSettings.{field}"):
+        PpoSettings(**{field: value})
