@@ -24,7 +24,7 @@ import portfolio_sdpo
 from portfolio_sdpo import paths
 from portfolio_sdpo.envs import Cmdp
 from portfolio_sdpo.errors import PortfolioSdpoError, RunError
-from portfolio_sdpo.experiments.presets import Experiment
+from portfolio_sdpo.experiments.presets import USUAL_FRESH_EPISODES, Experiment
 from portfolio_sdpo.rl import TrainSettings, checkpoint, metrics
 
 START = "start"
@@ -101,11 +101,17 @@ class Case:
         )
 
     def _environment(self, cmdp: Cmdp) -> str:
-        tables = self.experiment.cmdp
-        return (
+        """What makes the log what it is and is in no other setting."""
+        tables, safe_start = self.experiment.cmdp, self.experiment.safe_start
+        text = (
             f"random_cmdp({tables.states}, {tables.actions}, seed={self.cmdp_seed}, "
             f"noise_scale={tables.noise_scale:g}, horizon={tables.horizon}) x {self.episodes}, tables {digest(cmdp)}"
         )
+        if safe_start is not None and self.label == START:
+            return f"{text}, tried on {safe_start.fresh_episodes}"
+        # The usual number goes without saying, as it always has: a run's fingerprint depends on this text.
+        fresh = self.experiment.fresh_episodes
+        return text if fresh == USUAL_FRESH_EPISODES else f"{text}, probed on {fresh}"
 
     def done(self, cmdp: Cmdp) -> bool:
         """Whether exactly this run is in the folder and complete; a `RunError` if another one is."""

@@ -56,12 +56,22 @@ class Probe:
     def measure(self, policy: Policy, iteration: int) -> tuple[dict[str, float], Array]:
         """The columns, and the reward's returns [episodes] of the fresh episodes."""
         table = self.table(policy)
-        fresh, integrated = stream(self.seed, iteration, self.purpose).spawn(2)
+        fresh, integrated = self._streams(iteration)
         figures, returns = sampled_figures(
             self.cmdp, table, self.problem, self.episodes, lambda: np.random.default_rng(fresh)
         )
         simulation_seed = int(integrated.generate_state(1)[0])
         return figures | exact_figures(self.cmdp, table, self.problem, self.episodes, simulation_seed), returns
+
+    def sampled(self, policy: Policy, iteration: int) -> dict[str, float]:
+        """Only `true_*`: what can be known without the tables of the CMDP."""
+        fresh, _ = self._streams(iteration)
+        return sampled_figures(
+            self.cmdp, self.table(policy), self.problem, self.episodes, lambda: np.random.default_rng(fresh)
+        )[0]
+
+    def _streams(self, iteration: int) -> list[np.random.SeedSequence]:
+        return stream(self.seed, iteration, self.purpose).spawn(2)
 
     @torch.no_grad()
     def table(self, policy: Policy) -> Array:

@@ -51,7 +51,8 @@ class Pathwise(nn.Module):
         state = owner.critics
         targets = dict(zip(state.keys, state.targets(rollout, grid, generator), strict=True))
         taken = torch.cat([rollout.observation, self._features(rollout.action)], -1)
-        self.critics.regress(taken, [targets[key] for key in self.critics.keys], generator)
+        for _ in range(self.critics.settings.warm_up if self.critics.fits == 0 else 1):
+            self.critics.regress(taken, [targets[key] for key in self.critics.keys], generator)
         terms = [
             self._term(index, rollout, grid, prices[index], generator) for index in self.constraints if prices[index]
         ]
