@@ -22,7 +22,7 @@ def _one_thread() -> Iterator[None]:
 def rollout_of(
     rewards: Sequence[Sequence[float]], terminated: Sequence[bool], dtype: torch.dtype = torch.float32
 ) -> Rollout:
-    """Episodes by their rewards; those that are not `terminated` are truncated or cut. Observation k of an episode is k,
+    """Episodes by their rewards; those that are not `terminated` are truncated or cut. Observation k of each is k,
     action and log-probability are 0, and the cost `pain` is ten times the reward."""
     lengths = torch.tensor([len(episode) for episode in rewards])
     step = torch.cat([torch.arange(length) for length in lengths.tolist()])

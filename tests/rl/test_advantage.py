@@ -134,13 +134,13 @@ def test_lambda_returns_and_gae_are_the_same_thing(by_hand):
 
 
 def test_samples_of_one_transition_stop_at_different_times(by_hand):
-    """With probability λ^k (1 − λ) a sample rests on the critic k steps ahead: atoms at 1, 2, 3, … in that proportion."""
+    """With probability λ^k (1 − λ) a sample rests on the critic k steps ahead: atoms at 1, 2, 3, … in proportion."""
     length = 12
     rollout = by_hand([[0.0] * length], [True])
     ahead = torch.arange(1.0, length + 1).unsqueeze(-1).expand(-1, 50_000).clone()
     ahead[-1] = 0.0
-    first = lambda_targets(
-        Grid(rollout), rollout.signals["reward"], ahead, 1.0, 0.5, torch.Generator().manual_seed(1)
-    )[0]
+    first = lambda_targets(Grid(rollout), rollout.signals["reward"], ahead, 1.0, 0.5, torch.Generator().manual_seed(1))[
+        0
+    ]
     for k in range(4):
         assert (first == k + 1).float().mean() == pytest.approx(0.5 ** (k + 1), abs=0.01)

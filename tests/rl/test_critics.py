@@ -136,9 +136,10 @@ def test_targets(by_hand, kind, lam):
     else:
         tau = midpoints(1) if kind == "mean" else torch.rand(16, generator=torch.Generator().manual_seed(0))
         with torch.no_grad():
-            torch.testing.assert_close(reward[[0, 1, 3]], torch.tensor([[1.0], [2.0], [8.0]]) + 0.9 * critics[REWARD](
-                torch.tensor([[1.0], [2.0], [1.0]]), tau
-            ))
+            torch.testing.assert_close(
+                reward[[0, 1, 3]],
+                torch.tensor([[1.0], [2.0], [8.0]]) + 0.9 * critics[REWARD](torch.tensor([[1.0], [2.0], [1.0]]), tau),
+            )
 
 
 class Told(CriticBank):
@@ -153,7 +154,7 @@ class Told(CriticBank):
 
 
 class Biased(nn.Module):
-    """The exact means V_t(s) of the uniform policy, off by an amount that depends on time alone, with a wrong spread."""
+    """The exact means V_t(s) of the uniform policy, off by an amount that depends on time only, with a wrong spread."""
 
     def __init__(self, cmdp, discount, bias, spread):
         super().__init__()

@@ -310,7 +310,7 @@ def test_a_lost_log(tmp_path):
     with pytest.raises(RunError, match="cannot be read"):
         trainer(settings, tmp_path)
     metrics.write_rows(log, rows[:4])
-    with pytest.raises(CheckpointError, match="fewer rows in metrics.parquet than its checkpoint"):
+    with pytest.raises(CheckpointError, match=r"fewer rows in metrics\.parquet than its checkpoint"):
         trainer(settings, tmp_path)
 
 
@@ -326,7 +326,9 @@ def test_phase_one_that_cannot_succeed(tmp_path, name):
     spec = "cvar(0.1) of reward >= 50" if "pathwise" in name else "expectation of pain <= -1"
     settings = run_settings(name, spec, algorithm={"phase_one": 6}, iterations=50)
     run = trainer(settings, tmp_path)
-    with pytest.raises(InfeasibleConstraintError, match=r"did not satisfy '.*' in 6 iterations \(best slack -") as caught:
+    with pytest.raises(
+        InfeasibleConstraintError, match=r"did not satisfy '.*' in 6 iterations \(best slack -"
+    ) as caught:
         run.run()
     best = max(row["slack_0"] for row in run.rows)
     assert caught.value.best_slack == pytest.approx(best, abs=0.2) and caught.value.best_slack >= best
@@ -337,7 +339,7 @@ def test_phase_one_that_cannot_succeed(tmp_path, name):
 
 
 def test_phase_one_ends_when_the_constraint_holds(tmp_path):
-    """The uniform policy has an expected pain of 2.23, the best one 1.39: phase I leads below 1.9, then reward counts."""
+    """The uniform policy has an expected pain of 2.23, the best 1.39: phase I leads below 1.9, then reward counts."""
     settings = run_settings(
         "ipo", "expectation of pain <= 1.9", algorithm={"phase_one": 200}, iterations=40, actor={"learning_rate": 0.05}
     )

@@ -137,7 +137,7 @@ def test_two_constraints_with_their_own_signal_sense_eta_and_discount(algorithm,
 
 
 def barrier_optimum(rewards, costs, bounds, etas):
-    """max p·r + Σ_i ln(d_i − p·c_i) / η_i over probabilities p: pairwise Frank-Wolfe from the uniform p, which is inside.
+    """max p·r + Σ_i ln(d_i − p·c_i) / η_i over probabilities p, by pairwise Frank-Wolfe from the uniform p (inside).
 
     Also how far from stationary p is: max_a of r − Σ price_i c_i, less its mean under p.
     """
@@ -184,9 +184,7 @@ def test_theorem_1_on_bandits(seed, count, eta):
         horizon=1,
         costs={f"cost{i}": costs[i][None] for i in range(count)},
     )
-    constraints = [
-        Constraint.from_spec(f"expectation of cost{i} <= {bounds[i]} eta={etas[i]}") for i in range(count)
-    ]
+    constraints = [Constraint.from_spec(f"expectation of cost{i} <= {bounds[i]} eta={etas[i]}") for i in range(count)]
     best = solve_expectation(cmdp, constraints, 1.0).mean
     p, gap = barrier_optimum(rewards, costs, bounds, etas)
     assert (costs @ p < bounds).all() and gap < 1e-3
@@ -336,7 +334,7 @@ def test_continuous_actions(algorithm, options, exposure, make, train):
     learner = make(algorithm, chosen, problem("expectation of energy <= 1 eta=5:30:30"), exposure)
     train(learner, exposure, 50)
     mean, log_std = learner.policy(torch.ones(1, 1))[0].tolist()
-    assert 0.7 < mean and mean**2 + math.exp(2 * log_std) <= 1
+    assert mean > 0.7 and mean**2 + math.exp(2 * log_std) <= 1
 
 
 def test_updates_use_their_generator_alone(bandit, make):
