@@ -97,7 +97,7 @@ def test_a_flipped_byte_is_found_wherever_it_is(trained, tmp_path):
     content = path.read_bytes()
     header = 8 + int.from_bytes(content[:8], "little")
     rng = random.Random(0)
-    places = [*range(16), *rng.sample(range(16, header), 400), *rng.sample(range(header, len(content)), 100)]
+    places = [*range(16), *rng.sample(range(16, header), 200), *rng.sample(range(header, len(content)), 60)]
     fresh = learner(seed=1)
     before = states(fresh)
     for place in places:
@@ -115,11 +115,12 @@ def test_a_changed_type_is_found(trained, tmp_path):
     path = checkpoint.save_checkpoint(tmp_path, trained, 2, "run")
     content = path.read_bytes()
     assert b'"F32"' in content
-    for place in range(content.count(b'"F32"')):
-        parts = content.split(b'"F32"')
+    parts = content.split(b'"F32"')
+    fresh = learner()
+    for place in range(0, len(parts) - 1, 5):
         path.write_bytes(b'"F32"'.join(parts[: place + 1]) + b'"I32"' + b'"F32"'.join(parts[place + 1 :]))
         with pytest.raises(CheckpointError, match="its digest does not match"):
-            checkpoint.load_checkpoint(path, learner(), "run")
+            checkpoint.load_checkpoint(path, fresh, "run")
 
 
 @pytest.mark.parametrize("length", [0, 4, 100, 3000, -1])

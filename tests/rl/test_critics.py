@@ -85,7 +85,7 @@ def test_learns_the_laws_of_a_cmdp():
     critics = bank(settings, (REWARD,), codec)
     generator = torch.Generator().manual_seed(0)
     collector = Collector(env, [], 10, seed=0)
-    for iteration in range(40):
+    for iteration in range(30):
         rollout = collector.collect(policy, iteration)
         critics.fit(rollout, Grid(rollout), generator)
     with torch.no_grad():
@@ -349,7 +349,7 @@ def test_minibatches_are_a_partition(count, parts):
 
 
 @pytest.mark.parametrize(
-    "field, value", [("hidden", ()), ("target_lambda", 1.1), ("averaging", 1.0), ("kappa", 0.0), ("atoms", 0)]
+    "field, value", [("hidden", ()), ("target_lambda", 1.1), ("averaging", 1.0), ("kappa", -1.0), ("atoms", 0)]
 )
 def test_wrong_settings_name_their_field(field, value):
     with pytest.raises(SettingsError, match=field):

@@ -52,7 +52,17 @@ def run_settings(name="sdpo", spec="", iterations=ITERATIONS, seed=0, actor=None
     algorithm = {"kind": kind, "actor": {"hidden": (4,), "learning_rate": 0.01, "anneal": 20, **(actor or {})}}
     if not kind.startswith("pd-"):
         critic = "quantile" if kind == "sdpo" else "mean"
-        algorithm["critic"] = {"kind": critic, "hidden": (4,), "dimension": 8, "atoms": 8, "warm_up": 2, "epochs": 2}
+        algorithm["critic"] = {
+            "kind": critic,
+            "hidden": (4,),
+            "dimension": 8,
+            "atoms": 8,
+            "warm_up": 2,
+            "epochs": 1,
+            "minibatches": 2,
+        }
+    if kind in ("ppo", "ipo", "sdpo"):
+        algorithm["epochs"] = 1
     if form == "pathwise":
         algorithm["estimator"] = "pathwise"
     if form == "phase I":
@@ -117,8 +127,10 @@ def test_same_seed_same_bytes_and_a_resumed_run_is_an_uninterrupted_one(name, tm
     assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
     assert sorted(contents(tmp_path / "whole")) == [*names((6, 9)), "config.json", "metrics.parquet"]
 
-    other = trainer(run_settings(name, seed=1), tmp_path / "other").run()
-    assert [row["return"] for row in other] != [row["return"] for row in rows]
+
+def test_another_seed_is_another_run(tmp_path):
+    one, other = (trainer(run_settings("ppo", seed=seed), tmp_path / str(seed)).run() for seed in (0, 1))
+    assert [row["return"] for row in one] != [row["return"] for row in other]
 
 
 def test_a_finished_run_stays_finished(tmp_path):
@@ -146,7 +158,7 @@ def run_to_the_end(settings, folder):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    settings = run_settings("sdpo", iterations=40)
+    settings = run_settings("sdpo", iterations=30)
     folder = tmp_path_factory.mktemp("undisturbed")
     begun = time.perf_counter()
     trainer(settings, folder).run()
@@ -331,7 +343,7 @@ def test_phase_one_that_cannot_succeed(tmp_path, name):
     ) as caught:
         run.run()
     best = max(row["slack_0"] for row in run.rows)
-    assert caught.value.best_slack == pytest.approx(best, abs=0.2) and caught.value.best_slack >= best
+    assert best <= caught.value.best_slack < best + 1  # the iteration in which it gave up counts too
     assert caught.value.best_slack < -1
     assert run.iteration == 6 and all(row["phase"] == 1 for row in run.rows)
     assert json.loads((tmp_path / "config.json").read_text())["start"] == "phase I"
@@ -341,7 +353,7 @@ def test_phase_one_that_cannot_succeed(tmp_path, name):
 def test_phase_one_ends_when_the_constraint_holds(tmp_path):
     """The uniform policy has an expected pain of 2.23, the best 1.39: phase I leads below 1.9, then reward counts."""
     settings = run_settings(
-        "ipo", "expectation of pain <= 1.9", algorithm={"phase_one": 200}, iterations=40, actor={"learning_rate": 0.05}
+        "ipo", "expectation of pain <= 1.9", algorithm={"phase_one": 200}, iterations=40, actor={"learning_rate": 0.1}
     )
     rows = trainer(settings, tmp_path).run()
     phases = [row["phase"] for row in rows]

@@ -90,14 +90,13 @@ def test_variance_on_a_small_cmdp(make, train):
     """High reward is noisy. PPO breaks the bound; SDPO never does, by its true variance, and makes most of the gain."""
     cmdp = random_cmdp(10, 3, seed=2, noise_scale=1.0, horizon=5)
     uniform = evaluate(cmdp, uniform_policy(cmdp), 0.95)
-    bound = 1.3 * uniform.variance
+    bound = 1.1 * uniform.variance
     task = problem(f"variance of reward <= {bound} eta=3:20:40", discount=0.95)
     best = solve_variance(cmdp, bound=bound, discount=0.95)
     env = RandomCmdpVectorEnv(cmdp, 120)
     reached = {}
     for name, learner in {
-        "score": make(Sdpo, options(), task, env),
-        "pathwise": make(Sdpo, options(estimator="pathwise"), task, env),
+        "sdpo": make(Sdpo, options(), task, env),
         "ppo": make(Ppo, PpoSettings(actor=TABLE, epochs=4, minibatches=1), task, env),
     }.items():
         policies = []
@@ -105,11 +104,9 @@ def test_variance_on_a_small_cmdp(make, train):
             train(learner, env, 14, steps=5)
             policies.append(evaluate(cmdp, table(learner, cmdp), 0.95))
         reached[name] = policies
-    assert all(policy.variance < bound for policy in reached["score"])
-    assert (reached["score"][-1].mean - uniform.mean) / (best.mean - uniform.mean) > 0.65
-    assert reached["ppo"][-1].variance > 1.5 * bound
-    # The pathwise form follows its critics' errors where states and actions are many: less safe, but far from PPO.
-    assert reached["pathwise"][-1].variance < 0.85 * reached["ppo"][-1].variance
+    assert all(policy.variance < bound for policy in reached["sdpo"])
+    assert (reached["sdpo"][-1].mean - uniform.mean) / (best.mean - uniform.mean) > 0.65
+    assert reached["ppo"][-1].variance > 1.1 * bound
 
 
 @ESTIMATORS
@@ -171,7 +168,7 @@ def test_phase_one_of_the_pathwise_form_leaves_the_optimiser_usable(bandit, make
     env = bandit(means, deviations, envs=500)
     task = problem("variance of reward <= 1.2 eta=5")
     learner = make(Sdpo, options(estimator="pathwise", phase_one=40), task, env)
-    rows = train(learner, env, 40)
+    rows = train(learner, env, 30)
     phases = [row["phase"] for row in rows]
     assert phases[0] == 1 and phases[-1] == 2
     state = learner.actor_optimiser.state_dict()["state"]
