@@ -179,6 +179,8 @@ def test_killed_at_random_moments(undisturbed, tmp_path, seed):
         assert child.exitcode is None, "it ended by itself"
         child.kill()
         child.join()
+        if child.exitcode == 0:  # through just before the signal came
+            break
         assert child.exitcode == -signal.SIGKILL
         kills += 1
     assert kills >= 3
