@@ -301,6 +301,32 @@ def test_with_its_own_past_the_estimate_is_the_mean_of_u(measure, ended, by_hand
     assert found.standard_error == pytest.approx((u.std() / 5**0.5).item(), abs=1e-12)
 
 
+@EACH
+@pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
+def test_advantages_of_any_critic(measure, lam, by_hand):
+    """γ^t A_t = Σ_k λ^k (U_{t+k+1} − U_{t+k}), with U_t = E[u(c_t + γ^t Y(s_t))] and U = u(return) at the end.
+
+    For an expectation that is γ^t times GAE.
+    """
+    rollout = by_hand([[1.0, -2.0, 0.5], [0.3, 0.2, 2.0]], [True, True], torch.float64)
+    here = torch.randn(6, 4, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    ahead = here.roll(-1, 0)
+    ahead[rollout.last] = 0.0
+    signal = rollout.signals["reward"]
+    valuation = Valuation(here, ahead, signal + 0.9 * ahead.mean(-1) - here.mean(-1))
+    found = assess(measure, signal, 0.9, rollout, Grid(rollout), valuation, lam, pooled=False).advantage.view(2, 3)
+    for episode in range(2):
+        rewards, laws = signal.view(2, 3)[episode].tolist(), here.view(2, 3, 4)[episode]
+        u = measure.influence(laws[0])
+        cumulated = [sum(0.9**k * r for k, r in enumerate(rewards[:t])) for t in range(4)]
+        worth = [u(cumulated[t] + 0.9**t * laws[t]).mean().item() for t in range(3)]
+        worth.append(u(torch.tensor([cumulated[3]], dtype=torch.float64)).item())
+        steps = np.diff(worth)
+        for t in range(3):
+            expected = sum(lam**k * step for k, step in enumerate(steps[t:]))
+            assert 0.9**t * found[episode, t].item() == pytest.approx(expected, abs=1e-10)
+
+
 def test_a_single_episode_has_no_standard_error(by_hand):
     rollout = by_hand([[1.0, 2.0]], [True])
     zero = torch.zeros(2, 4)
