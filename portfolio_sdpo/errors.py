@@ -35,3 +35,39 @@ class CheckpointError(PortfolioSdpoError):
 
 class RunError(PortfolioSdpoError):
     """A run folder or experiment cannot be found, read or continued."""
+
+
+class SourceError(PortfolioSdpoError):
+    """A source of prices did not deliver; its subclasses say why."""
+
+
+class RateLimitedError(SourceError):
+    """The source wants fewer requests; trying again later helps."""
+
+
+class SourceUnreachableError(SourceError):
+    """No connection, a timeout, or an answer that is not the source's (5xx, truncated)."""
+
+
+class UnknownTickerError(SourceError):
+    """The source does not know the ticker."""
+
+
+class NoDataInRangeError(SourceError):
+    """The source knows the ticker and has no price of it in the range asked for."""
+
+
+class KeyRefusedError(SourceError):
+    """The source needs a key, or refused the one it got."""
+
+
+class LayoutError(PortfolioSdpoError):
+    """A file of prices cannot be understood, or can be understood in two ways."""
+
+
+class DataQualityError(PortfolioSdpoError):
+    """Prices that cannot be right; the message names the repair."""
+
+
+class SnapshotError(PortfolioSdpoError):
+    """A snapshot is missing, corrupt, or its name is taken."""

@@ -25,6 +25,7 @@ from portfolio_sdpo import paths
 from portfolio_sdpo.envs import Cmdp
 from portfolio_sdpo.errors import PortfolioSdpoError, RunError
 from portfolio_sdpo.experiments.presets import USUAL_FRESH_EPISODES, Experiment
+from portfolio_sdpo.files import write_atomically
 from portfolio_sdpo.rl import TrainSettings, checkpoint, metrics
 
 START = "start"
@@ -134,7 +135,7 @@ class Case:
         if returns is not None:
             content = io.BytesIO()
             np.save(content, returns)
-            checkpoint.write_atomically(self.folder / "evaluation.npy", content.getvalue())
+            write_atomically(self.folder / "evaluation.npy", content.getvalue())
         write_json(self.folder / "final.json", {**self._identity(), "figures": figures})
         (self.folder / "failure.json").unlink(missing_ok=True)
 
@@ -169,7 +170,7 @@ def digest(cmdp: Cmdp) -> str:
 
 def write_json(path: Path, record: Any) -> None:
     """Atomically, indented."""
-    checkpoint.write_atomically(path, (json.dumps(record, indent=2) + "\n").encode())
+    write_atomically(path, (json.dumps(record, indent=2) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from portfolio_sdpo.errors import CheckpointError
+from portfolio_sdpo.files import write_atomically
 from portfolio_sdpo.rl.algorithms.base import Algorithm
 
 _PATTERN = "checkpoint-*.safetensors"
@@ -27,25 +26,6 @@ _RECORD = "portfolio_sdpo"
 """Name of the metadata entry: JSON with iteration, run and digest."""
 KEPT = 2
 """How many of the newest checkpoints stay: the newest, and one to fall back on."""
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one step: a crash leaves the old file or the new one, never a part of either."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def save_checkpoint(folder: Path, algorithm: Algorithm, iteration: int, run: str) -> Path:

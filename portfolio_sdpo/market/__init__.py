@@ -1,0 +1,1 @@
+"""Market data: sources of prices, file layouts, cleaning, immutable snapshots."""

@@ -1,0 +1,47 @@
+"""Prices as they came in: one wide frame and what is known about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pandas as pd
+
+from portfolio_sdpo.errors import SourceError
+
+Adjustment = Literal["total-return", "splits", "none", "unknown"]
+"""What the prices are corrected for: dividends and splits, splits only, nothing, or nobody said."""
+
+DATE_UNIT = "us"
+"""Resolution of every date index, so that equal prices are equal frames."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a source or a file gave, before cleaning.
+
+    frame: date × ticker, float64, NaN = no price. Made by `wide`: dates are naive midnights, ascending, and may repeat
+    (cleaning reports that); tickers are sorted and unique.
+    """
+
+    frame: pd.DataFrame
+    column: str
+    """The column that the prices are from, as the source spells it: `Adj Close`, `close`; `price` in a wide table."""
+    adjustment: Adjustment
+    failures: Mapping[str, SourceError] = field(default_factory=dict)
+    """Tickers that were asked for and did not arrive, and why."""
+    notes: tuple[str, ...] = ()
+    """Sentences that the user should read, e.g. which of two price columns was used."""
+
+
+def wide(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame in the form that `Prices` promises; rows and columns without any price stay for cleaning to report."""
+    index = pd.DatetimeIndex(frame.index)
+    if index.tz is not None:
+        index = index.tz_localize(None)  # the exchange's own calendar day, not UTC's
+    index = index.normalize().as_unit(DATE_UNIT)
+    index.name = "date"
+    result = frame.astype("float64").set_axis(index, axis=0).set_axis([str(name) for name in frame.columns], axis=1)
+    result.columns.name = "ticker"
+    return result.sort_index(axis=0, kind="stable").sort_index(axis=1)
