@@ -78,7 +78,8 @@ class QuantileCritic(Critic):
         return features @ levels.T + self.output.bias
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
-        tau = torch.rand(target.shape[-1], generator=generator)
+        # In order, so are the predictions, nearly: the loss then finds their ranks in half the time.
+        tau = torch.rand(target.shape[-1], generator=generator).sort().values
         return quantile_huber_loss(
             self.standardised(observation, tau), tau, (target - self.location) / self.scale, self.kappa
         )

@@ -95,7 +95,7 @@ class _QuantileHuberLoss(torch.autograd.Function):
         gradient = torch.empty_like(rows, memory_format=torch.contiguous_format)
         total = torch.zeros((), dtype=torch.float64, device=pred.device)
         scale = 1.0 / (m * rows.shape[0])
-        step = max(1, _BLOCK // (3 * n + m))
+        step = max(1, _BLOCK // ((3 if kappa else 1) * n + m))
         for start in range(0, rows.shape[0], step):
             block = slice(start, start + step)
             level = levels if levels.shape[0] == 1 else levels[block]

@@ -15,7 +15,7 @@ from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.rl.advantage import Grid
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Metrics, Problem, policy_metrics, set_rate
-from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, minibatches
+from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, Valuation, minibatches
 from portfolio_sdpo.rl.risk_advantage import Assessment, assess, empirical
 from portfolio_sdpo.rl.rollout import Rollout
 
@@ -63,19 +63,21 @@ class ActorCritic(Algorithm):
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
         return [self.actor_optimiser, self.critics.optimiser]
 
-    def assess(self, measure: RiskMeasure, key: tuple[str, float], rollout: Rollout, grid: Grid) -> Assessment:
+    def assess(
+        self, measure: RiskMeasure, key: tuple[str, float], rollout: Rollout, grid: Grid, valuation: Valuation
+    ) -> Assessment:
         """ρ of one cumulated signal, and its advantage."""
-        valuation = self.critics.value(key, rollout, grid, self.atoms)
         return assess(measure, rollout.signals[key[0]], key[1], rollout, grid, valuation, self.lam)
 
     def assess_all(self, rollout: Rollout, grid: Grid) -> tuple[Assessment, list[Assessment]]:
         """The objective's and every constraint's."""
-        objective = self.assess(self.problem.objective, self.objective_key, rollout, grid)
-        risks = [
-            self.assess(constraint.measure, key, rollout, grid)
-            for constraint, key in zip(self.problem.constraints, self.keys, strict=True)
-        ]
-        return objective, risks
+        valuations = {key: self.critics.value(key, rollout, grid, self.atoms) for key in self.critics.keys}
+
+        def of(measure: RiskMeasure, key: tuple[str, float]) -> Assessment:
+            return self.assess(measure, key, rollout, grid, valuations[key])
+
+        risks = [of(item.measure, key) for item, key in zip(self.problem.constraints, self.keys, strict=True)]
+        return of(self.problem.objective, self.objective_key), risks
 
     def risk_metrics(self, rollout: Rollout, objective: Assessment, risks: Sequence[Assessment]) -> Metrics:
         """The learner's own view of objective and constraints, each under a column that carries its number."""

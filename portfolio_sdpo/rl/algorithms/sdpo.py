@@ -25,7 +25,7 @@ from portfolio_sdpo.rl.advantage import Grid
 from portfolio_sdpo.rl.algorithms.base import Metrics, Problem
 from portfolio_sdpo.rl.algorithms.ipo import Ipo, IpoSettings
 from portfolio_sdpo.rl.algorithms.pathwise import Pathwise
-from portfolio_sdpo.rl.critics import CriticSettings
+from portfolio_sdpo.rl.critics import CriticSettings, Valuation
 from portfolio_sdpo.rl.risk_advantage import Assessment, assess
 from portfolio_sdpo.rl.rollout import Rollout
 
@@ -84,8 +84,9 @@ class Sdpo(Ipo):
         advantage = self.combine(rollout, objective, risks, by_score)
         return self.ascend(rollout, advantage, generator, self.pathwise.barriers(rollout, grid, prices, generator))
 
-    def assess(self, measure: RiskMeasure, key: tuple[str, float], rollout: Rollout, grid: Grid) -> Assessment:
-        valuation = self.critics.value(key, rollout, grid, self.atoms)
+    def assess(
+        self, measure: RiskMeasure, key: tuple[str, float], rollout: Rollout, grid: Grid, valuation: Valuation
+    ) -> Assessment:
         lam = self.lam if measure.linear else self.distributional.risk_lambda
         signal, discount = key
         return assess(
