@@ -1,0 +1,70 @@
+"""The days on which an exchange is open, from `exchange_calendars`."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portfolio_sdpo.errors import SettingsError
+
+Days = NDArray[np.datetime64]
+"""Calendar days: datetime64[D], ascending."""
+
+_EARLIEST, _LATEST = 1680, 2250  # years within which a date in nanoseconds is safe
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """The sessions of an exchange in a range of dates, as far as its calendar reaches."""
+
+    days: Days
+    start: np.datetime64
+    """The calendar is silent about dates before this one ..."""
+    end: np.datetime64
+    """... and after this one."""
+
+    def covers(self, days: Days) -> NDArray[np.bool_]:
+        """Which of the days the calendar knows about."""
+        covered: NDArray[np.bool_] = (days >= self.start) & (days <= self.end)
+        return covered
+
+
+def sessions(name: str, first: np.datetime64, last: np.datetime64) -> Sessions:
+    """The sessions of the exchange from `first` to `last`, both included.
+
+    >>> sessions("XNYS", np.datetime64("2018-12-04"), np.datetime64("2018-12-07")).days.astype(str).tolist()
+    ['2018-12-04', '2018-12-06', '2018-12-07']
+    """
+    decades = first.astype(object).year // 10 * 10, last.astype(object).year // 10 * 10 + 9
+    known = _between(name, *decades)
+    begin, end = np.searchsorted(known.days, [first, last + np.timedelta64(1, "D")])
+    return Sessions(known.days[begin:end], known.start, known.end)
+
+
+@lru_cache(maxsize=32)  # building a calendar takes a third of a second, whatever its length
+def _between(name: str, first_year: int, last_year: int) -> Sessions:
+    """All sessions of whole years; a year more on either side keeps holidays at the edges."""
+    import pandas as pd
+    from exchange_calendars import get_calendar, get_calendar_names
+    from exchange_calendars.errors import InvalidCalendarName
+
+    start = pd.Timestamp(max(first_year - 1, _EARLIEST), 1, 1)
+    end = pd.Timestamp(min(last_year + 1, _LATEST), 12, 31)
+    try:
+        try:
+            calendar = get_calendar(name, start=start, end=end) if start < end else None
+        except ValueError:
+            limits = get_calendar(name)
+            start = max(start, limits.bound_min() or start)
+            end = min(end, limits.bound_max() or end)
+            calendar = get_calendar(name, start=start, end=end) if start < end else None
+    except InvalidCalendarName:
+        close = difflib.get_close_matches(name.upper(), get_calendar_names(), n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "use XNYS for the NYSE, or none."
+        raise SettingsError(f"calendar: {name!r} is not a calendar of exchange_calendars; {hint}") from None
+    days = np.array([], "datetime64[D]") if calendar is None else calendar.sessions.to_numpy().astype("datetime64[D]")
+    return Sessions(days, np.datetime64(start, "D"), np.datetime64(end, "D"))
