@@ -195,7 +195,8 @@ def export(
 
     snapshot = Store().open(name)
     manifest = snapshot.manifest
-    write_prices(snapshot.frame, out, layout, manifest.adjustment, manifest.column)
+    # Carried prices would be taken for observed ones, and at the end of a listing carried further.
+    write_prices(snapshot.observed(), out, layout, manifest.adjustment, manifest.column)
     if as_json:
         _print_json({"name": manifest.name, "sha256": manifest.sha256, "layout": layout, "out": str(out)})
     else:

@@ -167,11 +167,10 @@ class Store:
             before = None if current is None else self._manifest(name, current)
             if base is not None and current != base and (before is None or before.sha256 != sha256):
                 raise SnapshotError(f"Another process changed {name} meanwhile; run the command again.")
-            file_sha256 = self._put(
-                content, "parquet"
-            )  # before the comparison: it mends a damaged file of these prices
+            # Before the comparison: it mends a damaged file of these prices.
+            file_sha256 = self._put(content, "parquet")
             if current is not None and before is not None and before.sha256 == sha256 and self._is_sound(before):
-                return Saved(Snapshot(before, current, self._frame(before)), new=False)
+                return Saved(Snapshot(before, current, frame), new=False)
             manifest = Manifest(
                 name=name,
                 sha256=sha256,
@@ -199,7 +198,7 @@ class Store:
             )
             digest = self._put(manifest.model_dump_json(indent=2).encode(), "json")
             write_atomically(self.root / "names" / name, f"{digest}\n".encode())
-        return Saved(Snapshot(manifest, digest, self._frame(manifest)), new=True)
+        return Saved(Snapshot(manifest, digest, frame), new=True)
 
     def verify(self, name: str | None = None) -> tuple[Check, ...]:
         """Read every version of the name, or of all names, and compare every hash."""

@@ -334,3 +334,17 @@ def test_help_of_every_command(home: Path):
     for command in ("fetch", "import", "update", "list", "show", "verify", "export"):
         assert "--json" in run(command, "--help").stdout
     assert not os.listdir(home)
+
+
+@pytest.mark.parametrize("layout", ["wide", "long", "nasdaq"])
+def test_carried_prices_are_not_exported_as_observed(home: Path, layout: str):
+    table = prices(40)
+    table.iloc[10:13, 0] = np.nan  # a gap that is carried
+    table.iloc[15:25, 1] = np.nan  # a suspension
+    table.iloc[30:, 2] = np.nan  # a delisting, carried for five sessions like a gap
+    table.to_csv("ragged.csv")
+    first = record("import", "ragged.csv", "--name", "ragged")
+    out = "out" if layout == "nasdaq" else "out.csv"
+    run("export", "ragged", "--layout", layout, "--out", out)
+    assert record("import", out, "--name", "again")["sha256"] == first["sha256"]
+    assert Store().open("ragged").frame["A"].notna().all()
