@@ -71,3 +71,23 @@ class DataQualityError(PortfolioSdpoError):
 
 class SnapshotError(PortfolioSdpoError):
     """A snapshot is missing, corrupt, or its name is taken."""
+
+
+class PortfolioError(PortfolioSdpoError):
+    """Prices or weights cannot be traded as asked; its subclasses say why."""
+
+
+class HistoryError(PortfolioError):
+    """The prices do not reach far enough, hold no listed stock, or do not know the day asked for."""
+
+
+class WeightsError(PortfolioError):
+    """Weights are not on the simplex over cash and stocks."""
+
+
+class BacktestError(PortfolioSdpoError):
+    """A backtest cannot be run, or its track cannot be measured."""
+
+
+class MissingExtraError(PortfolioSdpoError):
+    """A package of an optional extra is not installed; the message holds the command that installs it."""

@@ -11,14 +11,25 @@ import gymnasium
 
 from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpEnv, RandomCmdpVectorEnv, random_cmdp
 
-__all__ = ["RANDOM_CMDP", "Cmdp", "RandomCmdpEnv", "RandomCmdpVectorEnv", "random_cmdp"]
+__all__ = ["PORTFOLIO", "RANDOM_CMDP", "Cmdp", "RandomCmdpEnv", "RandomCmdpVectorEnv", "random_cmdp"]
 
 RANDOM_CMDP = "portfolio_sdpo/RandomCmdp-v0"
 """Name under which gymnasium makes a random CMDP; settings: states, actions, seed, noise_scale, horizon, costs."""
+
+PORTFOLIO = "portfolio_sdpo/Portfolio-v0"
+"""Name under which gymnasium makes a portfolio; settings: those of `portfolio.env.make_portfolio_env`."""
 
 if RANDOM_CMDP not in gymnasium.registry:
     gymnasium.register(
         RANDOM_CMDP,
         entry_point="portfolio_sdpo.envs.random_cmdp:make_random_cmdp_env",
         vector_entry_point="portfolio_sdpo.envs.random_cmdp:make_random_cmdp_vector_env",
+    )
+
+if PORTFOLIO not in gymnasium.registry:
+    # By name, so that pandas and all that trades is only imported by who wants it.
+    gymnasium.register(
+        PORTFOLIO,
+        entry_point="portfolio_sdpo.envs.portfolio.env:make_portfolio_env",
+        vector_entry_point="portfolio_sdpo.envs.portfolio.env:make_portfolio_vector_env",
     )

@@ -1,0 +1,151 @@
+"""Did the promise hold? Promised against realised CVaR, with tests that say how surprising the difference is.
+
+Losses are negative, as everywhere. A small p-value speaks against the promise; a large one does not prove it, least of
+all over a year of 15-session periods, of which only 16 do not overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from portfolio_sdpo.backtest.measures import conditional_value_at_risk, window_returns
+from portfolio_sdpo.backtest.resample import Bootstrap, resampled_days
+from portfolio_sdpo.backtest.shield import CvarLimit
+from portfolio_sdpo.envs.portfolio.market import Array
+from portfolio_sdpo.errors import BacktestError, SettingsError
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A CVaR limit beside what came out."""
+
+    bound: float
+    alpha: float
+    horizon: int
+    realised: float
+    """CVaR over all windows of `horizon` sessions, overlapping; NaN when the track is shorter than one."""
+    interval: tuple[float, float]
+    """Stationary-bootstrap interval of the realised CVaR; NaN when it was not asked for."""
+    kept: bool | None
+    """Whether realised ≥ bound; None when there is nothing to compare."""
+    p_value: float
+    """One-sided bootstrap test of "the true CVaR is at least the bound"; NaN when it was not asked for."""
+    windows: int
+    """Windows that do not overlap, from the first day on."""
+    breaches: int
+    """How many of those lost more than the bound."""
+    breach_p_value: float
+    """One-sided binomial test: CVaR ≥ bound implies that a window falls below the bound with probability ≤ α."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, with None for what is not defined."""
+        return json_ready(asdict(self))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A statistic and how likely one as extreme is when the forecast is right."""
+
+    statistic: float
+    p_value: float
+
+
+def check_promise(returns: Array, limit: CvarLimit, bootstrap: Bootstrap | None = None) -> Promise:
+    """Compare daily returns [D] with the limit; the test and the interval only with `bootstrap`, since they take time.
+
+    The p-value is the share of resampled paths whose CVaR differs from the realised one at least as far downwards as
+    the realised one does from the bound.
+    """
+    from scipy.stats import binomtest
+
+    returns = checked_returns(returns)
+    periods = window_returns(returns, limit.horizon)
+    realised = float(conditional_value_at_risk(periods, limit.alpha))
+    apart = periods[:: limit.horizon]
+    breaches = int((apart < limit.bound).sum())
+    interval, p_value = (math.nan, math.nan), math.nan
+    if bootstrap is not None and len(periods):
+        days = resampled_days(returns, bootstrap, limit.horizon)
+        drawn = conditional_value_at_risk(window_returns(returns[days], limit.horizon), limit.alpha)
+        interval = bootstrap.interval(drawn)
+        p_value = float(np.mean(drawn - realised <= realised - limit.bound))
+    return Promise(
+        bound=limit.bound,
+        alpha=limit.alpha,
+        horizon=limit.horizon,
+        realised=realised,
+        interval=interval,
+        kept=realised >= limit.bound if len(periods) else None,
+        p_value=p_value,
+        windows=len(apart),
+        breaches=breaches,
+        breach_p_value=(
+            float(binomtest(breaches, len(apart), limit.alpha, alternative="greater").pvalue)
+            if len(apart)
+            else math.nan
+        ),
+    )
+
+
+def kupiec(breaches: int, observations: int, alpha: float) -> Evidence:
+    """Kupiec's proportion-of-failures test (1995): are VaR forecasts broken with the frequency α? χ² with one degree.
+
+    >>> kupiec(breaches=5, observations=100, alpha=0.05)
+    Evidence(statistic=0.0, p_value=1.0)
+    """
+    from scipy.special import xlog1py, xlogy
+    from scipy.stats import chi2
+
+    if not 0.0 < alpha < 1.0:
+        raise SettingsError(f"alpha: must lie between 0 and 1 (got {alpha}).")
+    if not 0 <= breaches <= observations or observations < 1:
+        raise BacktestError(f"{breaches} breaches in {observations} observations cannot be: give counts of one track.")
+    share = breaches / observations
+    kept = observations - breaches
+    observed = xlog1py(kept, -share) + xlogy(breaches, share) if 0 < breaches < observations else 0.0
+    promised = xlog1py(kept, -alpha) + xlogy(breaches, alpha)
+    statistic = max(2.0 * float(observed - promised), 0.0)
+    return Evidence(statistic, float(chi2.sf(statistic, df=1)))
+
+
+def acerbi_szekely(
+    returns: Array, var: Array | float, cvar: Array | float, alpha: float, bootstrap: Bootstrap
+) -> Evidence:
+    """Acerbi and Szekely's second test (2014) of forecasts of VaR and CVaR, one per day or one for all.
+
+    Z = 1 − Σ r_t·[r_t < VaR_t] / CVaR_t / (α·D) has mean 0 when the forecasts are right and is negative when losses are
+    worse. Its law depends on that of the returns, so the p-value is from a stationary bootstrap of the sum's terms.
+    """
+    returns = checked_returns(returns)
+    if not len(returns) or not 0.0 < alpha < 1.0:
+        raise BacktestError("the test of CVaR forecasts needs at least one return and a tail fraction between 0 and 1.")
+    var, cvar = (np.broadcast_to(np.asarray(forecast, dtype=np.float64), returns.shape) for forecast in (var, cvar))
+    if not np.isfinite(var).all() or not (cvar < 0.0).all():
+        raise BacktestError("forecasts must be finite, and CVaR a loss, that is below 0.")
+    terms = 1.0 - np.where(returns < var, returns / cvar, 0.0) / alpha
+    statistic = float(terms.mean())
+    drawn = terms[resampled_days(terms, bootstrap)].mean(-1)
+    return Evidence(statistic, float(np.mean(drawn - statistic <= statistic)))
+
+
+def checked_returns(returns: Array) -> Array:
+    """Daily returns [D], finite and above −1."""
+    returns = np.asarray(returns, dtype=np.float64)
+    if returns.ndim != 1 or not (np.isfinite(returns) & (returns > -1.0)).all():
+        raise BacktestError("returns must be one list of finite numbers above -1 (a loss of everything ends a track).")
+    return returns
+
+
+def json_ready(value: Any) -> Any:
+    """The value with NaN and infinities as None, all the way down."""
+    if isinstance(value, dict):
+        return {key: json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,0 +1,60 @@
+"""Stationary block bootstrap of a backtest's days (Politis and Romano, 1994; drawn by `arch`)."""
+
+from __future__ import annotations
+
+import math
+from importlib.util import find_spec
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from portfolio_sdpo.envs.portfolio.market import Array
+from portfolio_sdpo.errors import MissingExtraError
+from portfolio_sdpo.settings import Settings
+
+
+class Bootstrap(Settings):
+    """How intervals are drawn; the same settings give the same numbers."""
+
+    draws: int = Field(default=1000, ge=1)
+    """Resampled paths."""
+    level: float = Field(default=0.95, gt=0, lt=1)
+    """Confidence of an interval."""
+    block: int | None = Field(default=None, ge=1)
+    """Mean length of a block in sessions; None takes Politis and White's choice, at least the horizon looked at."""
+    seed: int = Field(default=0, ge=0)
+
+    def interval(self, draws: Array) -> tuple[float, float]:
+        """The percentile interval of resampled values; NaN when one of them is not defined."""
+        if not np.isfinite(draws).all():
+            return math.nan, math.nan
+        low, high = np.quantile(draws, [(1.0 - self.level) / 2.0, (1.0 + self.level) / 2.0])
+        return float(low), float(high)
+
+
+def resampled_days(returns: Array, bootstrap: Bootstrap, horizon: int = 1) -> NDArray[np.int64]:
+    """[draws, D] indices of days: blocks of random length, mean `block`, the end followed by the start.
+
+    A statistic over windows of `horizon` sessions needs blocks of at least that length to see real windows.
+    """
+    if find_spec("arch") is None:
+        raise MissingExtraError("Confidence intervals need the package arch: pip install 'portfolio_sdpo[backtest]'.")
+    from arch.bootstrap import StationaryBootstrap
+
+    length = bootstrap.block or max(_chosen_block(returns), horizon)
+    source = StationaryBootstrap(
+        min(length, len(returns)), np.arange(len(returns)), seed=np.random.default_rng(bootstrap.seed)
+    )
+    return np.stack([source.update_indices() for _ in range(bootstrap.draws)])
+
+
+def _chosen_block(returns: Array) -> int:
+    """Politis and White's mean block length; 1 where a series is too short or too flat to say."""
+    from arch.bootstrap import optimal_block_length
+
+    if len(returns) < 10 or np.ptp(returns) < 1e-12:
+        return 1
+    with np.errstate(all="ignore"):
+        length = float(optimal_block_length(returns)["stationary"].iloc[0])
+    return math.ceil(length) if np.isfinite(length) and length >= 1.0 else 1

@@ -1,0 +1,276 @@
+"""Benchmark strategies, each walked through the same `simulate` as the agent.
+
+Rules that all of them share: what needs history looks at the last `lookback` sessions; a stock takes part at close t
+when it has had a price at every close of them, up to and including t, and moved at all; all others have weight 0; with
+no such stock the strategy is in cash. Rebalanced every `every` sessions. No strategy reckons with fees.
+
+The optimisers are skfolio's (extra `backtest`). Where one fails, the strategy keeps what it holds and warns, which
+`simulate` records in the track's notes. Only `MaximumReturn` chooses how much cash to hold: a minimum of risk with cash
+allowed would always be all cash, so those are fully invested.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from portfolio_sdpo.backtest.shield import CvarLimit, largest_share, scenarios
+from portfolio_sdpo.backtest.simulate import Strategy
+from portfolio_sdpo.envs.portfolio.market import Array, Market
+from portfolio_sdpo.errors import MissingExtraError, SettingsError
+from portfolio_sdpo.settings import Settings
+
+
+def all_cash(assets: int) -> Array:
+    """[A] weights with everything in cash."""
+    weights = np.zeros(assets)
+    weights[0] = 1.0
+    return weights
+
+
+class AllCash(Settings):
+    """Nothing but cash."""
+
+    name: Literal["cash"] = "cash"
+
+    def decide(self, history: Market, held: Array) -> Array:
+        return all_cash(len(held))
+
+
+class BuyAndHold(Settings):
+    """Equal parts of what is listed at the first decision, then no trade.
+
+    What is listed later is not bought, and what a delisting pays out stays in cash: only when it holds nothing but cash
+    (at the start, or after the last delisting) does it buy again.
+    """
+
+    name: Literal["buy-and-hold"] = "buy-and-hold"
+
+    def decide(self, history: Market, held: Array) -> Array:
+        return held if held[1:].any() else _equal(history.listed[-1, 1:])
+
+
+class EqualWeight(Settings):
+    """1/N over the stocks listed at the decision, new listings included; cash when there is none."""
+
+    name: Literal["equal-weight"] = "equal-weight"
+    every: int = Field(default=5, ge=1)
+    """Sessions from one decision to the next."""
+
+    def decide(self, history: Market, held: Array) -> Array:
+        return _equal(history.listed[-1, 1:])
+
+
+class Estimated(Settings):
+    """What the strategies share that estimate from the last `lookback` sessions."""
+
+    lookback: int = Field(default=252, ge=2)
+    """Sessions of returns that are looked at."""
+    every: int = Field(default=5, ge=1)
+    """Sessions from one decision to the next."""
+
+    @abstractmethod
+    def allot(self, returns: Array, cash: float) -> Array:
+        """[n] weights of the stocks that take part, summing to at most 1; the rest is cash.
+
+        returns: [S, n] what `sample` gave. cash: what cash earned in the last session.
+        """
+
+    def sample(self, history: Market) -> Array:
+        """[S, A] the returns that are looked at; daily ones if not said otherwise."""
+        return history.relatives[-self.lookback :] - 1.0
+
+    def decide(self, history: Market, held: Array) -> Array:
+        """The weights [A], or `held` and a warning where no solution was found."""
+        chosen = taking_part(history, self.lookback)
+        weights = all_cash(len(held))
+        if not len(chosen):
+            return weights
+        try:
+            parts = self.allot(self.sample(history)[:, chosen], float(history.relatives[-1, 0] - 1.0))
+        except _failures() as error:
+            reason = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
+            warnings.warn(f"found no solution and keeps what it holds ({reason}).", stacklevel=2)
+            return held
+        parts = np.maximum(parts, 0.0)
+        weights[chosen] = parts / max(parts.sum(), 1.0)
+        weights[0] = max(1.0 - weights[chosen].sum(), 0.0)
+        return weights
+
+
+class InverseVolatility(Estimated):
+    """Weights in proportion to one over the standard deviation of daily returns."""
+
+    name: Literal["inverse-volatility"] = "inverse-volatility"
+
+    def allot(self, returns: Array, cash: float) -> Array:
+        inverse = 1.0 / returns.std(axis=0, ddof=1)
+        return inverse / inverse.sum()
+
+
+class MinimumVariance(Estimated):
+    """The fully invested long-only mix of least variance."""
+
+    name: Literal["minimum-variance"] = "minimum-variance"
+
+    def allot(self, returns: Array, cash: float) -> Array:
+        skfolio = _skfolio(self.name)
+        return _fitted(skfolio.MeanRisk(risk_measure=_measure("VARIANCE")), returns)
+
+
+class MinimumCvar(Estimated):
+    """The fully invested long-only mix whose worst days, the fraction α of them, lose least on average."""
+
+    name: Literal["minimum-cvar"] = "minimum-cvar"
+    alpha: float = Field(default=0.05, gt=0, lt=1)
+    """Tail fraction."""
+
+    def allot(self, returns: Array, cash: float) -> Array:
+        skfolio = _skfolio(self.name)
+        return _fitted(skfolio.MeanRisk(risk_measure=_measure("CVAR"), cvar_beta=1.0 - self.alpha), returns)
+
+
+class HierarchicalRiskParity(Estimated):
+    """López de Prado's HRP: variance shared out along a tree of correlated stocks."""
+
+    name: Literal["hrp"] = "hrp"
+
+    def allot(self, returns: Array, cash: float) -> Array:
+        return _fitted(_skfolio(self.name).HierarchicalRiskParity(), returns)
+
+
+class RiskParity(Estimated):
+    """Every stock contributes the same share of variance."""
+
+    name: Literal["risk-parity"] = "risk-parity"
+
+    def allot(self, returns: Array, cash: float) -> Array:
+        return _fitted(_skfolio(self.name).RiskBudgeting(risk_measure=_measure("VARIANCE")), returns)
+
+
+class MaximumReturn(Estimated):
+    """The strongest rival: the highest mean return under the agent's own CVaR limit, with as much cash as it takes.
+
+    Scenarios are the simple returns over every window of the limit's horizon, in excess of cash, which is taken to earn
+    what it earned in the last session; stocks may sum to less than 1. When not even all cash meets the limit (a cash
+    rate below the bound) it holds all cash and warns.
+    """
+
+    name: Literal["maximum-return"] = "maximum-return"
+    limit: CvarLimit = CvarLimit()
+
+    @model_validator(mode="after")
+    def _enough_scenarios(self) -> MaximumReturn:
+        least = self.limit.horizon + self.limit.least_scenarios - 1
+        if self.lookback < least:
+            raise SettingsError(
+                f"MaximumReturn.lookback: {self.limit.horizon}-session windows and a tail of {self.limit.alpha:g} need "
+                f"at least {least} sessions (got {self.lookback})."
+            )
+        return self
+
+    def sample(self, history: Market) -> Array:
+        return scenarios(history, self.limit.horizon, self.lookback)[0]
+
+    def allot(self, returns: Array, cash: float) -> Array:
+        skfolio = _skfolio(self.name)
+        earned = (1.0 + cash) ** self.limit.horizon - 1.0
+        excess = returns - earned
+        if earned < self.limit.bound:
+            warnings.warn(f"holds all cash, which itself misses the limit of {self.limit.bound:g}.", stacklevel=3)
+            return np.zeros(returns.shape[1])
+        model = skfolio.MeanRisk(
+            objective_function=skfolio.ObjectiveFunction.MAXIMIZE_RETURN,
+            risk_measure=_measure("CVAR"),
+            cvar_beta=1.0 - self.limit.alpha,
+            max_cvar=earned - self.limit.bound,
+            # Cash is what the stocks leave of the budget: skfolio refuses a riskless column.
+            budget=None,
+            min_budget=0.0,
+            max_budget=1.0,
+        )
+        parts = np.maximum(_fitted(model, excess), 0.0)
+        parts /= max(parts.sum(), 1.0)
+        # The solver stops within its tolerance of the limit; the benchmark is held to it exactly.
+        share, _ = largest_share(excess @ parts, earned, self.limit)
+        return share * parts
+
+
+STRATEGIES: dict[str, Callable[..., Strategy]] = {
+    "cash": AllCash,
+    "equal-weight": EqualWeight,
+    "buy-and-hold": BuyAndHold,
+    "inverse-volatility": InverseVolatility,
+    "minimum-variance": MinimumVariance,
+    "minimum-cvar": MinimumCvar,
+    "hrp": HierarchicalRiskParity,
+    "risk-parity": RiskParity,
+    "maximum-return": MaximumReturn,
+}
+"""Every benchmark by name; its settings are keyword arguments."""
+
+
+def make_strategy(name: str, **settings: Any) -> Strategy:
+    """A benchmark by its name.
+
+    >>> make_strategy("minimum-variance", lookback=120).name
+    'minimum-variance'
+    """
+    if name not in STRATEGIES:
+        raise SettingsError(f"strategy: there is no {name!r}; there are {', '.join(STRATEGIES)}.")
+    return STRATEGIES[name](**settings)
+
+
+def taking_part(history: Market, lookback: int) -> NDArray[np.intp]:
+    """Columns of the stocks with a price at each of the last `lookback` + 1 closes, whose price moved in them."""
+    if len(history) <= lookback:
+        return np.empty(0, dtype=np.intp)
+    steady = np.asarray(history.listed[-lookback - 1 :].all(axis=0))
+    # A price that never moves is stale, has no correlation with anything, and would pass for cash.
+    moved = history.relatives[-lookback:].std(axis=0) > 1e-9
+    return np.flatnonzero(steady & moved & (np.arange(len(steady)) > 0))
+
+
+def _equal(listed: NDArray[np.bool_]) -> Array:
+    """[A] equal parts of the listed stocks [N]."""
+    weights = all_cash(1 + len(listed))
+    if listed.any():
+        weights[0] = 0.0
+        weights[1:] = listed / listed.sum()
+    return weights
+
+
+def _skfolio(name: str) -> Any:
+    """skfolio's optimisers, imported when first needed: it takes seconds."""
+    if find_spec("skfolio") is None:
+        raise MissingExtraError(f"{name} needs the package skfolio: pip install 'portfolio_sdpo[backtest]'.")
+    import skfolio.optimization
+
+    return skfolio.optimization
+
+
+def _measure(name: str) -> Any:
+    from skfolio import RiskMeasure
+
+    return RiskMeasure[name]
+
+
+def _fitted(model: Any, returns: Array) -> Array:
+    """The weights [n] of a skfolio optimiser fitted to returns [S, n]."""
+    return np.asarray(model.fit(returns).weights_, dtype=np.float64)
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What an optimiser raises when it finds no solution."""
+    if find_spec("skfolio") is None:
+        return ()
+    from skfolio.exceptions import SkfolioError
+
+    return SkfolioError, ValueError, ArithmeticError, np.linalg.LinAlgError
