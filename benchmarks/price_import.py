@@ -29,7 +29,8 @@ import pyarrow as pa
 from portfolio_sdpo.market.cleaning import clean
 from portfolio_sdpo.market.ingest import import_snapshot
 from portfolio_sdpo.market.layouts import read_prices, write_prices
-from portfolio_sdpo.market.snapshots import Request, Store
+from portfolio_sdpo.market.manifest import Request
+from portfolio_sdpo.market.snapshots import Store
 
 
 def main() -> None:

@@ -4,7 +4,8 @@ python benchmarks/sdpo_vs_ppo.py [--repeats 20] [--cmdp-seed 11]
 
 An iteration is what the trainer does between two rows of its log, probe and files apart: collect a batch of 1000 steps
 (10 episodes), fit the critics, update the policy. Both algorithms are timed alternately in one process with one thread;
-epochs and minibatches are the same for both, and so are networks and batches. Ratios are those of medians.
+epochs and minibatches are the same for both, and so are networks and batches. Times are the thread's own, since by the
+wall clock other work on the machine would count too; ratios are those of medians.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from portfolio_sdpo.envs import RandomCmdpVectorEnv
 from portfolio_sdpo.experiments.cases import Case
 from portfolio_sdpo.experiments.presets import Experiment, find_experiment
 from portfolio_sdpo.rl import Trainer
-from portfolio_sdpo.rl.rollout import stream, torch_generator
+from portfolio_sdpo.rl.rollout import Purpose, stream, torch_generator
 
 WARM_UP = 3
 """Iterations that are not counted: in the first one critics are fitted several times."""
@@ -53,11 +54,11 @@ def compare(experiment: Experiment, options: argparse.Namespace) -> dict[str, ob
             times[label] = {phase: [] for phase in PHASES}
         for iteration in range(WARM_UP + options.repeats):
             for label, trainer in trainers.items():
-                begun = time.perf_counter()
+                begun = time.thread_time()
                 rollout = trainer.collector.collect(trainer.policy, iteration)
-                collected = time.perf_counter()
-                trainer.algorithm.update(rollout, iteration, torch_generator(stream(0, iteration, 1)))
-                ended = time.perf_counter()
+                collected = time.thread_time()
+                trainer.algorithm.update(rollout, iteration, torch_generator(stream(0, iteration, Purpose.UPDATE)))
+                ended = time.thread_time()
                 if iteration >= WARM_UP:
                     for phase, seconds in zip(
                         PHASES, (collected - begun, ended - collected, ended - begun), strict=True

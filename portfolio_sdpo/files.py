@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace `path` by `content` in one step: a crash leaves the old file or the new one, never a part of either."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    # Not tempfile's mode 0600: what one user's job writes, others read as the umask allows.
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -17,7 +19,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
 

@@ -23,6 +23,14 @@ class Settings(BaseModel):
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """As pydantic's, with errors as `SettingsError`."""
+        try:
+            return super().model_validate(obj, **options)
+        except ValidationError as error:
+            raise SettingsError(_one_sentence(cls.__name__, error)) from None
+
+    @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
         """As pydantic's, with errors as `SettingsError`."""
         try:
@@ -48,7 +56,8 @@ class Settings(BaseModel):
 def _one_sentence(owner: str, error: ValidationError) -> str:
     """The first complaint of a pydantic error as one sentence: `CVaR.alpha: ... (got 1.5).`"""
     first = error.errors(include_url=False)[0]
-    field = ".".join([owner, *map(str, first["loc"])])
+    # The name of a member of a union that says nothing to the user begins with an underscore, as no field does.
+    field = ".".join([owner, *(part for part in map(str, first["loc"]) if not part.startswith("_"))])
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, SettingsError):
         return f"{field}: {inner}"

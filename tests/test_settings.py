@@ -63,6 +63,17 @@ def test_wrong_settings_name_the_field(fields, message):
     assert caught.value.__suppress_context__
 
 
+def test_every_way_in_complains_alike():
+    for make in (
+        lambda: Outer(steps=3, inner={"alpha": 2}),
+        lambda: Outer.model_validate({"steps": 3, "inner": {"alpha": 2}}),
+        lambda: Outer.model_validate_json('{"steps": 3, "inner": {"alpha": 2}}'),
+    ):
+        with pytest.raises(SettingsError, match=r"^Outer\.inner\.alpha: input should be less than 1 \(got 2\)\.$"):
+            make()
+    assert Outer.model_validate({"steps": 3}) == Outer(steps=3)
+
+
 def test_round_trip_through_json_and_pickle():
     outer = Outer(steps=3, inner=Inner(alpha=0.2))
     assert Outer(**outer.model_dump()) == outer

@@ -40,7 +40,7 @@ def render(snapshot: Snapshot, versions: Sequence[Manifest]) -> RenderableType:
     for number, version in zip(range(len(versions), 0, -1), versions, strict=True):
         shown = version.sha256 == manifest.sha256
         history.add_row(f"{number}", *_cells(version), style="bold" if shown else "")
-    return Group(_facts(snapshot), *_remarks(manifest, findings=True), Text(""), history)
+    return Group(_facts(snapshot), *_remarks(manifest), Text(""), history)
 
 
 def render_saved(snapshot: Snapshot, new: bool, sentences: Iterable[str] | None) -> RenderableType:
@@ -58,7 +58,7 @@ def _facts(snapshot: Snapshot) -> RenderableType:
     manifest = snapshot.manifest
     carried = sum(map(len, manifest.carried.values()))
     facts = {
-        "range": f"{manifest.start} to {manifest.end}, {manifest.rows} sessions",
+        "range": f"{manifest.start} to {manifest.end}, {manifest.rows} session{'s' * (manifest.rows != 1)}",
         "tickers": f"{len(manifest.tickers)}: {_some(manifest.tickers)}",
         "prices": f"{manifest.column}, adjustment {manifest.adjustment}" + (f", {carried} carried" if carried else ""),
         "source": f"{manifest.source}, {manifest.fetched_at:%Y-%m-%d %H:%M} UTC",
@@ -73,9 +73,9 @@ def _facts(snapshot: Snapshot) -> RenderableType:
     return table
 
 
-def _remarks(manifest: Manifest, findings: bool = False) -> list[RenderableType]:
-    """Notes, warnings, and if wanted the findings that are only for information."""
-    info = [finding["sentence"] for finding in manifest.report if finding["severity"] == "info"] if findings else []
+def _remarks(manifest: Manifest) -> list[RenderableType]:
+    """Notes, warnings, and findings that are only for information."""
+    info = [finding["sentence"] for finding in manifest.report if finding["severity"] == "info"]
     grid = Table.grid(padding=(0, 1))  # a hanging indent for sentences that are longer than a line
     for mark, style, sentences in (("-", "", manifest.notes), ("!", "yellow", manifest.warnings), ("-", "dim", info)):
         for sentence in sentences[:SHOWN]:

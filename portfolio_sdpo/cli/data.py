@@ -279,7 +279,11 @@ def _calendar(text: str) -> str | None:
 def _repairs(pairs: list[str] | None) -> Repairs:
     from portfolio_sdpo.market.cleaning import Repairs
 
-    return Repairs(**dict(_pair("--repair", pair) for pair in pairs or []))
+    chosen = dict(_pair("--repair", pair) for pair in pairs or [])
+    unknown = [key for key in chosen if key not in Repairs.model_fields]
+    if unknown:
+        raise SettingsError(f"--repair: there is no {unknown[0]!r}; there are {', '.join(Repairs.model_fields)}.")
+    return Repairs(**chosen)
 
 
 def _settings(pairs: list[str] | None) -> dict[str, Any]:
@@ -290,6 +294,8 @@ def _settings(pairs: list[str] | None) -> dict[str, Any]:
         inner = settings
         for group in groups:
             inner = inner.setdefault(group, {})
+            if not isinstance(inner, dict):
+                raise SettingsError(f"--setting: {key} contradicts {group}, which is given as well; leave one out.")
         inner[last] = value
     return settings
 

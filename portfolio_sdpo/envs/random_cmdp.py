@@ -67,8 +67,8 @@ class Cmdp:
                 raise SettingsError(f"Cmdp.{name}: must be probabilities that sum to one.")
         if "reward" in self.costs:
             raise SettingsError("Cmdp.costs: 'reward' is the name of the reward, so a cost needs another one.")
-        tables = {"reward": self.reward, "noise": self.noise, **self.costs}
-        for name, table in tables.items():
+        costs = {f"costs[{name!r}]": table for name, table in self.costs.items()}
+        for name, table in {"reward": self.reward, "noise": self.noise, **costs}.items():
             if table.shape != pairs or not np.isfinite(table).all():
                 raise SettingsError(f"Cmdp.{name}: must be finite and of shape {pairs}.")
         if (self.noise < 0.0).any():
@@ -88,13 +88,6 @@ class Cmdp:
             known = ", ".join(["reward", *self.costs])
             raise SettingsError(f"signal: this CMDP has no {name!r}; it emits {known}.")
         return self.reward if name == "reward" else self.costs[name]
-
-    def transition_matrix(self) -> Array:
-        """[N, M, N] dense transition probabilities; meant for small problems."""
-        dense = np.zeros((self.states, self.actions, self.states))
-        rows = np.arange(self.states)[:, None, None], np.arange(self.actions)[None, :, None]
-        np.add.at(dense, (*rows, self.successors), self.probabilities)
-        return dense
 
 
 def random_cmdp(

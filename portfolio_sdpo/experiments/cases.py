@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import portfolio_sdpo
 from portfolio_sdpo import paths
 from portfolio_sdpo.envs import Cmdp
 from portfolio_sdpo.errors import PortfolioSdpoError, RunError
 from portfolio_sdpo.experiments.presets import USUAL_FRESH_EPISODES, Experiment
 from portfolio_sdpo.files import write_atomically
 from portfolio_sdpo.rl import TrainSettings, checkpoint, metrics
+from portfolio_sdpo.rl.trainer import start_digest
 
 START = "start"
 """Label of the runs that find the feasible start."""
@@ -91,9 +91,10 @@ class Case:
                 **shared,
             )
         if self.start is not None:
-            shared["start"] = found = checkpoint.checkpoints(self.start.folder)[-1]
-            # Another phase I may end after as many iterations: its content decides whether the run is the same.
-            shared["environment"] += f", start {hashlib.sha256(found.read_bytes()).hexdigest()[:16]}"
+            found = checkpoint.checkpoints(self.start.folder)
+            if not found:
+                raise RunError(f"{self.start.folder} has no checkpoint: run the experiment again, which makes it anew.")
+            shared["start"] = found[-1]
         return TrainSettings(
             problem=experiment.problem,
             algorithm=experiment.algorithms[self.label],
@@ -122,26 +123,28 @@ class Case:
         start = self.start
         if start is not None and not start.done(cmdp):
             return False
-        mine = checkpoint.fingerprint([portfolio_sdpo.__version__, self.settings(cmdp).model_dump_json()])
-        if metrics.read_config(config)["fingerprint"] != mine:
+        settings = self.settings(cmdp)
+        if metrics.read_config(config)["fingerprint"] != settings.fingerprint(start_digest(settings, self.folder)):
             raise RunError(
                 f"{self.folder} holds a run with other settings: add --restart to replace it, "
                 "or set PORTFOLIO_SDPO_HOME to keep both."
             )
-        return (self.folder / "final.json").exists()
+        # A start is there for its checkpoint; if that is lost, the run is made again.
+        lost = self.label == START and not checkpoint.checkpoints(self.folder)
+        return (self.folder / "final.json").exists() and not lost
 
     def record(self, figures: dict[str, float], returns: NDArray[np.float64] | None = None) -> None:
         """Write down what the final policy is worth, which marks the run as done."""
         if returns is not None:
             content = io.BytesIO()
             np.save(content, returns)
-            write_atomically(self.folder / "evaluation.npy", content.getvalue())
+            _write(self.folder / "evaluation.npy", content.getvalue())
         write_json(self.folder / "final.json", {**self._identity(), "figures": figures})
         (self.folder / "failure.json").unlink(missing_ok=True)
 
     def record_failure(self, error: PortfolioSdpoError) -> None:
         """Write down why the run failed; where even that is impossible the report has it."""
-        with suppress(OSError):
+        with suppress(OSError, RunError):
             self.folder.mkdir(parents=True, exist_ok=True)
             record = {**self._identity(), "error": type(error).__name__, "message": str(error)}
             write_json(self.folder / "failure.json", record)
@@ -161,16 +164,26 @@ def cases(experiment: Experiment, root: Path | None = None) -> list[Case]:
 
 
 def digest(cmdp: Cmdp) -> str:
-    """A short name for the content of the tables."""
-    content = hashlib.sha256()
+    """A short name for the content of the CMDP: its tables, the names of its costs and its horizon."""
+    content = hashlib.sha256(json.dumps([cmdp.horizon, *cmdp.costs]).encode())
     for table in (cmdp.successors, cmdp.probabilities, cmdp.reward, cmdp.noise, cmdp.initial, *cmdp.costs.values()):
         content.update(np.ascontiguousarray(table).tobytes())
     return content.hexdigest()[:16]
 
 
 def write_json(path: Path, record: Any) -> None:
-    """Atomically, indented."""
-    write_atomically(path, (json.dumps(record, indent=2) + "\n").encode())
+    """Atomically, indented; a `RunError` if there is no room for it."""
+    _write(path, (json.dumps(record, indent=2) + "\n").encode())
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as error:
+        raise RunError(
+            f"cannot write {path} ({error.strerror}): make room and run again, it goes on from here."
+        ) from None
 
 
 def read_json(path: Path) -> Any:

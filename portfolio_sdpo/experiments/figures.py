@@ -21,7 +21,7 @@ from portfolio_sdpo.experiments.presets import Experiment
 from portfolio_sdpo.experiments.references import References, read_references
 from portfolio_sdpo.experiments.summary import run_folders
 from portfolio_sdpo.risk import BadStateProbability, Constraint, CVaR, Variance
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.algorithms.base import Metrics, Problem
 from portfolio_sdpo.rl.metrics import read_rows
 
 Array = NDArray[np.float64]
@@ -123,7 +123,7 @@ def draw_boxes(experiment: Experiment, curves: Sequence[Curves]) -> Figure:
     """Returns of the final policies on fresh episodes (the appendix's figure), all runs of an algorithm together."""
     figure = Figure(figsize=(5.4, 0.9 + 0.55 * len(curves)), layout="constrained")
     axis = figure.subplots()
-    cvar = next((c.measure for c in experiment.problem.constraints if isinstance(c.measure, CVaR)), None)
+    cvar = _marked_cvar(experiment.problem)
     shown = list(reversed(curves))
     boxes = axis.boxplot(
         [curve.returns.ravel() for curve in shown],
@@ -150,6 +150,15 @@ def draw_boxes(experiment: Experiment, curves: Sequence[Curves]) -> Figure:
     title = f"returns of the trained policies, {shown[0].returns.shape[-1]:,} episodes of each run"
     axis.set(title=title, xlabel=f"discounted return{marked}")
     return figure
+
+
+def _marked_cvar(problem: Problem) -> CVaR | None:
+    """The constraint that the returns themselves show: a lower tail of the reward, discounted as they are."""
+    for constraint in problem.constraints:
+        of_returns = constraint.signal == "reward" and problem.discount_of(constraint) == problem.discount
+        if of_returns and isinstance(constraint.measure, CVaR) and constraint.measure.tail == "lower":
+            return constraint.measure
+    return None
 
 
 def _read(experiment: Experiment, root: Path, only: Sequence[Case] | None) -> list[Curves]:

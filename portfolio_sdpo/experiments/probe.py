@@ -27,17 +27,17 @@ from portfolio_sdpo.envs.exact.cvar import simulated_cvar
 from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, Variance
 from portfolio_sdpo.rl import Problem
-from portfolio_sdpo.rl.rollout import stream
+from portfolio_sdpo.rl.rollout import Purpose, stream
 
 Array = NDArray[np.float64]
-PROBE, PHASE_ONE = 3, 4
-"""Purposes of random streams; the trainer uses 0, 1 and 2."""
 
 
 class Probe:
     """Measures the policy of an iteration; draws its random numbers from a stream of its own."""
 
-    def __init__(self, cmdp: Cmdp, problem: Problem, seed: int, episodes: int = 1000, purpose: int = PROBE) -> None:
+    def __init__(
+        self, cmdp: Cmdp, problem: Problem, seed: int, episodes: int = 1000, purpose: Purpose = Purpose.PROBE
+    ) -> None:
         self.cmdp = cmdp
         self.problem = problem
         self.seed = seed

@@ -61,7 +61,6 @@ def make_references(experiment: Experiment, cmdp_seed: int, root: Path) -> None:
     """Compute them, which takes a while, and keep them in the experiment's folder."""
     cmdp = experiment.cmdp.draw(cmdp_seed)
     found = compute(cmdp, experiment.problem)
-    root.mkdir(parents=True, exist_ok=True)
     write_json(_path(root, cmdp_seed), {"fingerprint": _fingerprint(cmdp, experiment.problem), **asdict(found)})
 
 

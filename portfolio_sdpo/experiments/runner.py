@@ -23,11 +23,12 @@ from portfolio_sdpo.envs import RandomCmdpVectorEnv
 from portfolio_sdpo.errors import InfeasibleConstraintError, PortfolioSdpoError, RunError
 from portfolio_sdpo.experiments.cases import START, Case, cases, experiment_folder
 from portfolio_sdpo.experiments.presets import Experiment
-from portfolio_sdpo.experiments.probe import PHASE_ONE, Probe
+from portfolio_sdpo.experiments.probe import Probe
 from portfolio_sdpo.experiments.references import has_references, make_references
-from portfolio_sdpo.rl import Trainer, checkpoint, metrics
+from portfolio_sdpo.rl import Trainer
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.progress import Board, LineFile
+from portfolio_sdpo.rl.rollout import Purpose
 from portfolio_sdpo.rl.trainer import Watcher
 
 
@@ -155,16 +156,12 @@ def train(case: Case, watch: Watcher | None = None) -> None:
     probe = Probe(cmdp, experiment.problem, case.seed, experiment.fresh_episodes)
     if case.label == START and experiment.safe_start is not None:
         trainer = Trainer(settings, environment, case.folder)
-        fresh = Probe(cmdp, settings.problem, case.seed, experiment.safe_start.fresh_episodes, PHASE_ONE)
+        fresh = Probe(cmdp, settings.problem, case.seed, experiment.safe_start.fresh_episodes, Purpose.PHASE_ONE)
         _phase_one(trainer, fresh, watch)
     else:
         trainer = Trainer(settings, environment, case.folder, probe)
         trainer.run(watch)
     case.record(*probe.measure(trainer.policy, trainer.iteration))
-
-
-class _Inside(Exception):
-    """Phase I has reached its aim."""
 
 
 def _phase_one(trainer: Trainer, fresh: Probe, watch: Watcher | None) -> None:
@@ -179,19 +176,18 @@ def _phase_one(trainer: Trainer, fresh: Probe, watch: Watcher | None) -> None:
         looks_safe = bool(trainer.rows) and worst_slack(trainer.rows[-1], "risk_empirical") > 0
         return looks_safe and worst_slack(fresh.sampled(trainer.policy, trainer.iteration), "true_risk") > 0
 
-    def watch_for_end(row: Metrics) -> None:
+    reached = inside()  # a run that was interrupted after its last iteration
+
+    def watch_for_end(row: Metrics) -> bool:
+        nonlocal reached
         if watch:
             watch(row)
-        if inside():
-            raise _Inside
+        reached = inside()
+        return reached
 
-    if inside():  # a run that was interrupted after its last iteration
-        return
-    try:
+    if not reached:
         trainer.run(watch_for_end)
-    except _Inside:
-        metrics.write_rows(trainer.folder / "metrics.parquet", trainer.rows)
-        checkpoint.save_checkpoint(trainer.folder, trainer.algorithm, trainer.iteration, trainer.run_id)
+    if reached:
         return
     best = max(worst_slack(row, "risk_empirical") for row in trainer.rows)
     raise InfeasibleConstraintError(

@@ -33,6 +33,17 @@ class Sessions:
         return covered
 
 
+def check_calendar(name: str | None) -> None:
+    """Raise a `SettingsError` unless there is a calendar of that name; None stands for no calendar."""
+    from exchange_calendars import get_calendar_names
+
+    names = get_calendar_names()
+    if name is not None and name not in names:
+        close = difflib.get_close_matches(name.upper(), names, n=3)
+        hint = f"did you mean {' or '.join(close)}?" if close else "use XNYS for the NYSE, or none."
+        raise SettingsError(f"calendar: {name!r} is not a calendar of exchange_calendars; {hint}")
+
+
 def sessions(name: str, first: np.datetime64, last: np.datetime64) -> Sessions:
     """The sessions of the exchange from `first` to `last`, both included.
 
@@ -49,22 +60,17 @@ def sessions(name: str, first: np.datetime64, last: np.datetime64) -> Sessions:
 def _between(name: str, first_year: int, last_year: int) -> Sessions:
     """All sessions of whole years; a year more on either side keeps holidays at the edges."""
     import pandas as pd
-    from exchange_calendars import get_calendar, get_calendar_names
-    from exchange_calendars.errors import InvalidCalendarName
+    from exchange_calendars import get_calendar
 
+    check_calendar(name)
     start = pd.Timestamp(max(first_year - 1, _EARLIEST), 1, 1)
     end = pd.Timestamp(min(last_year + 1, _LATEST), 12, 31)
     try:
-        try:
-            calendar = get_calendar(name, start=start, end=end) if start < end else None
-        except ValueError:
-            limits = get_calendar(name)
-            start = max(start, limits.bound_min() or start)
-            end = min(end, limits.bound_max() or end)
-            calendar = get_calendar(name, start=start, end=end) if start < end else None
-    except InvalidCalendarName:
-        close = difflib.get_close_matches(name.upper(), get_calendar_names(), n=3)
-        hint = f"did you mean {' or '.join(close)}?" if close else "use XNYS for the NYSE, or none."
-        raise SettingsError(f"calendar: {name!r} is not a calendar of exchange_calendars; {hint}") from None
+        calendar = get_calendar(name, start=start, end=end) if start < end else None
+    except ValueError:
+        limits = get_calendar(name)
+        start = max(start, limits.bound_min() or start)
+        end = min(end, limits.bound_max() or end)
+        calendar = get_calendar(name, start=start, end=end) if start < end else None
     days = np.array([], "datetime64[D]") if calendar is None else calendar.sessions.to_numpy().astype("datetime64[D]")
     return Sessions(days, np.datetime64(start, "D"), np.datetime64(end, "D"))

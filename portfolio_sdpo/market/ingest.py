@@ -7,6 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from portfolio_sdpo.market.calendar import check_calendar
 from portfolio_sdpo.market.cleaning import Repairs, clean
 from portfolio_sdpo.market.manifest import Request
 from portfolio_sdpo.market.snapshots import Saved, Store, check_name
@@ -32,6 +33,7 @@ def fetch_snapshot(
     files give all tickers they have when none is named.
     """
     check_name(name)  # before the work, not after it
+    check_calendar(calendar)
     origin = make_source(source, **settings or {})
     prices = origin.fetch(tickers, start, end, progress)
     request = Request(
@@ -62,16 +64,13 @@ def import_snapshot(
 
     layout: None = recognise it. dayfirst: whether 03/01/2011 is in January; None = the file has to tell.
     """
-    if dayfirst is not None:
-        layout = layout or ""
-        layout += ("," if ":" in layout else ":") + ("dayfirst" if dayfirst else "monthfirst")
     return fetch_snapshot(
         "file",
         (),
         None,
         None,
         name,
-        settings={"path": path, "layout": layout},
+        settings={"path": path, "layout": layout, "dayfirst": dayfirst},
         calendar=calendar,
         repairs=repairs,
         store=store,

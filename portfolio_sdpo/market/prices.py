@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -45,3 +45,14 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
     result = frame.astype("float64").set_axis(index, axis=0).set_axis([str(name) for name in frame.columns], axis=1)
     result.columns.name = "ticker"
     return result.sort_index(axis=0, kind="stable").sort_index(axis=1)
+
+
+def side_by_side(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Frames of different tickers as one; a date that one of them has twice stays twice, for cleaning to report."""
+    if all(frame.index.is_unique for frame in frames):
+        return pd.concat(frames, axis=1, sort=True)
+    numbered = [
+        frame.set_axis(pd.MultiIndex.from_arrays([frame.index, frame.groupby(level=0).cumcount()]), axis=0)
+        for frame in frames
+    ]
+    return pd.concat(numbered, axis=1, sort=True).droplevel(1)

@@ -101,12 +101,12 @@ class Store:
 
     def list(self) -> tuple[str, ...]:
         """The names, sorted."""
-        folder = self.root / "names"
-        return (
-            tuple(sorted(path.name for path in folder.iterdir() if NAME.fullmatch(path.name)))
-            if folder.is_dir()
-            else ()
-        )
+        try:
+            return tuple(sorted(path.name for path in (self.root / "names").iterdir() if NAME.fullmatch(path.name)))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise self._unusable(error) from None
 
     def open(self, name: str) -> Snapshot:
         """The current version of `NAME`, or with `NAME@hash` the version whose sha256 starts so."""
@@ -129,10 +129,7 @@ class Store:
         """Manifests with their hashes, from the current version of the name to its first."""
         digest = self._current(name)
         if digest is None:
-            known = ", ".join(self.list()) or "none"
-            raise SnapshotError(
-                f"There is no snapshot {name} (known: {known}); make it with `data fetch` or `data import`."
-            )
+            raise self._unknown(name)
         while digest is not None:
             manifest = self._manifest(name, digest)
             yield digest, manifest
@@ -148,10 +145,12 @@ class Store:
         report: Report | None = None,
         base: str | None = None,
     ) -> Saved:
-        """Store cleaned prices as the current version of the name; the same prices again make no new version.
+        """Store cleaned prices as the current version of the name, unless they are there already.
 
-        prices: what was cleaned, for its column, adjustment, failures and notes. report: in place of that of `cleaned`.
-        base: hash of the manifest that this version continues; refused when another one is current by now.
+        They are when the current version has the same prices, request, column, adjustment and failed tickers, or for
+        an update the same prices. prices: what was cleaned, for its column, adjustment, failures and notes. report: in
+        place of that of `cleaned`. base: hash of the manifest that an update continues; refused when another one is
+        current by now.
         """
         check_name(name)
         frame = cleaned.frame
@@ -169,8 +168,6 @@ class Store:
                 raise SnapshotError(f"Another process changed {name} meanwhile; run the command again.")
             # Before the comparison: it mends a damaged file of these prices.
             file_sha256 = self._put(content, "parquet")
-            if current is not None and before is not None and before.sha256 == sha256 and self._is_sound(before):
-                return Saved(Snapshot(before, current, frame), new=False)
             manifest = Manifest(
                 name=name,
                 sha256=sha256,
@@ -196,12 +193,20 @@ class Store:
                 report=tuple(report.to_json()),
                 package_version=__version__,
             )
+            same = (
+                before is not None and before.sha256 == sha256 and (base is not None or _same_origin(before, manifest))
+            )
+            if current is not None and before is not None and same and self._is_sound(before):
+                return Saved(Snapshot(before, current, _from_parquet(content)), new=False)
             digest = self._put(manifest.model_dump_json(indent=2).encode(), "json")
             write_atomically(self.root / "names" / name, f"{digest}\n".encode())
-        return Saved(Snapshot(manifest, digest, frame), new=True)
+        return Saved(Snapshot(manifest, digest, _from_parquet(content)), new=True)
 
     def verify(self, name: str | None = None) -> tuple[Check, ...]:
         """Read every version of the name, or of all names, and compare every hash."""
+        if name is not None and name not in self.list():
+            check_name(name)
+            raise self._unknown(name)
         return tuple(check for each in ([name] if name else self.list()) for check in self._checks(each))
 
     def _checks(self, name: str) -> Iterator[Check]:
@@ -225,6 +230,10 @@ class Store:
             content = path.read_bytes()
         except FileNotFoundError:
             return None
+        except NotADirectoryError as error:
+            raise self._unusable(error) from None
+        except OSError as error:
+            raise _unreadable(name, path, error) from None
         digest = content.removesuffix(b"\n").decode(errors="replace")
         if not DIGEST.fullmatch(digest) or content != f"{digest}\n".encode():
             raise SnapshotError(f"Snapshot {name} is damaged: {path} does not hold a hash; {_RESTART.format(path)}")
@@ -284,15 +293,30 @@ class Store:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """Only one process writes at a time, so what lies around unfinished was left by one that was killed."""
-        for folder in (self.root / "objects", self.root / "names"):
-            folder.mkdir(parents=True, exist_ok=True)
-        sync_directory(self.root)
-        with (self.root / ".lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            for pattern in ("objects/*/.*", "names/.*"):
-                for left_over in self.root.glob(pattern):
-                    left_over.unlink()
-            yield
+        try:
+            for folder in (self.root / "objects", self.root / "names"):
+                folder.mkdir(parents=True, exist_ok=True)
+            sync_directory(self.root)
+            with (self.root / ".lock").open("ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                for pattern in ("objects/*/.*", "names/.*"):
+                    for left_over in self.root.glob(pattern):
+                        left_over.unlink()
+                yield
+        except OSError as error:  # no permission, no room, a file in the place of a folder
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: OSError) -> SnapshotError:
+        return SnapshotError(
+            f"The folder of snapshots {self.root} cannot be used ({error.strerror}); make room or "
+            "correct its permissions, or set the variable PORTFOLIO_SDPO_HOME to another folder."
+        )
+
+    def _unknown(self, name: str) -> SnapshotError:
+        known = ", ".join(self.list()) or "none"
+        return SnapshotError(
+            f"There is no snapshot {name} (known: {known}); make it with `data fetch` or `data import`."
+        )
 
 
 _RESTART = "restore it from a backup, or remove {} and import the prices again."
@@ -304,6 +328,18 @@ def _read(name: str, path: Path, remedy: str) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         raise SnapshotError(f"Snapshot {name} is damaged: {path} is missing; {remedy}") from None
+    except OSError as error:
+        raise _unreadable(name, path, error) from None
+
+
+def _unreadable(name: str, path: Path, error: OSError) -> SnapshotError:
+    return SnapshotError(f"Snapshot {name} cannot be read ({error.strerror}: {path}); correct that file's permissions.")
+
+
+def _same_origin(one: Manifest, other: Manifest) -> bool:
+    """Whether both were asked for in the same way, and the source gave and lacked the same."""
+    facts = [(each.request, each.column, each.adjustment, each.failures.keys()) for each in (one, other)]
+    return facts[0] == facts[1]
 
 
 def _check(name: str, path: Path, content: bytes, remedy: str) -> None:

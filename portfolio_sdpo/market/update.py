@@ -17,6 +17,7 @@ import pandas as pd
 
 from portfolio_sdpo.errors import NoDataInRangeError, SourceError
 from portfolio_sdpo.market.cleaning import Finding, Repairs, Report, clean, inspect
+from portfolio_sdpo.market.cleaning.table import counted
 from portfolio_sdpo.market.manifest import Manifest, Request
 from portfolio_sdpo.market.prices import Prices, wide
 from portfolio_sdpo.market.snapshots import Snapshot, Store, check_name, observed
@@ -185,18 +186,18 @@ def _sentences(old: pd.DataFrame, new: pd.DataFrame, manifest: Manifest, readjus
         )
     added = new.index[new.index > pd.Timestamp(manifest.end)]
     if len(added):
-        sentences.append(f"{_number(len(added), 'new session')}, {added[0].date()} to {added[-1].date()}.")
+        sentences.append(f"{counted(len(added), 'new session')}, {added[0].date()} to {added[-1].date()}.")
     first = [ticker for ticker in new if ticker not in old]
     if first:
         sentences.append(f"New in the snapshot: {_some(first)}.")
     before = new.reindex(index=old.index, columns=old.columns)
     late = (before.notna() & old.isna()).sum()
     if late.any():
-        sentences.append(f"{_number(late.sum(), 'price')} came late, of {_some(late.index[late > 0])}.")
+        sentences.append(f"{counted(late.sum(), 'price')} came late, of {_some(late.index[late > 0])}.")
     gone = (before.isna() & old.notna()).sum()
     if gone.any():
         sentences.append(
-            f"{_number(gone.sum(), 'stored price')} of {_some(gone.index[gone > 0])} "
+            f"{counted(gone.sum(), 'stored price')} of {_some(gone.index[gone > 0])} "
             "left the source's history; the version before has them."
         )
     return tuple(sentences)
@@ -209,7 +210,3 @@ def _nothing_new(manifest: Manifest) -> str:
 def _some(tickers: Sequence[str]) -> str:
     """The first few of the tickers."""
     return ", ".join(tickers[:10]) + (f" and {len(tickers) - 10} more" if len(tickers) > 10 else "")
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from gymnasium import spaces
@@ -18,21 +18,6 @@ from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.trunk import FirstLayer, Mlp, ObservationCodec, orthogonal
 
 _LOG_2PI = math.log(2 * math.pi)
-
-
-class Head(Protocol):
-    """A family of distributions over actions, by its parameters [..., P]."""
-
-    action_shape: tuple[int, ...]
-    action_dtype: torch.dtype
-
-    def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor: ...
-    def mode(self, parameters: Tensor) -> Tensor: ...
-    def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor: ...
-    def entropy(self, parameters: Tensor) -> Tensor: ...
-    def kl(self, old: Tensor, new: Tensor) -> Tensor:
-        """KL(old ‖ new), [...]."""
-        ...
 
 
 class CategoricalHead:

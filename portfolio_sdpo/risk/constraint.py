@@ -19,6 +19,8 @@ LEAST_MARGIN = 1e-12
 class EtaSchedule(Settings):
     """eta growing geometrically from `start` at iteration 0 to `end` at iteration `iterations`, and constant after it.
 
+    Iterations of phase I, which has no barrier, do not count.
+
     >>> EtaSchedule(start=1, end=100, iterations=10).at(5)
     10.0
     """
@@ -41,11 +43,11 @@ class EtaSchedule(Settings):
 
 
 def _eta_form(eta: Any) -> str:
-    return "schedule" if isinstance(eta, dict | EtaSchedule) else "number"
+    return "_schedule" if isinstance(eta, dict | EtaSchedule) else "_number"
 
 
 Eta = Annotated[
-    Annotated[float, Field(gt=0), Tag("number")] | Annotated[EtaSchedule, Tag("schedule")], Discriminator(_eta_form)
+    Annotated[float, Field(gt=0), Tag("_number")] | Annotated[EtaSchedule, Tag("_schedule")], Discriminator(_eta_form)
 ]
 
 
@@ -119,6 +121,11 @@ class Constraint(Settings):
         if name or not {"measure", "signal", "sense", "bound"} <= given.keys():
             return name or "?"
         return f"{given['measure'].label} of {given['signal']} {given['sense']} {given['bound']:.10g}"
+
+    @property
+    def sign(self) -> float:
+        """+1 where more of the risk is worse (<=), -1 where less of it is (>=)."""
+        return 1.0 if self.sense == "<=" else -1.0
 
     def slack(self, risk: Scalar, standard_error: Scalar | float = 0.0) -> Scalar:
         """How far inside the bound a risk `[...]` is, whatever the sense, less `confidence` standard errors of it."""

@@ -12,7 +12,7 @@
     custom(my_package.risks:spread) of reward <= 3
 
 A researcher's own measure is given by its kind, with its fields in order. Brackets may be round or square, so that
-a constraint's derived name is itself such a line.
+a constraint's derived name is itself such a line, unless it bounds a function (`custom`), of which names carry no path.
 """
 
 import re

@@ -57,8 +57,8 @@ def lambda_targets(
     """Samples [n, N] of the return-to-go of every transition (design, section 4).
 
     The k-th sample at t is signal_t + γ · (with probability λ the k-th sample already built for t+1, else `ahead`, a
-    critic sample at s_{t+1}). λ = 0 is one-step TD, λ = 1 the plain return. `ahead` [n, N] is zero where the episode
-    terminated, and is always used where it was cut.
+    critic sample at s_{t+1}). λ = 0 is one-step TD, λ = 1 the plain return. `ahead` [n, N] is always used in the last
+    transition of an episode; it is zero there if nothing is to follow.
     """
     paid, fresh = grid.lay_out(signal), grid.lay_out(ahead)
     alive = grid.lay_out(torch.ones(len(signal), dtype=torch.bool), fill=False)

@@ -61,8 +61,10 @@ def load_checkpoint(path: Path, algorithm: Algorithm, run: str) -> int:
         raise CheckpointError(f"{path.name} was written by a run with other settings: use another run folder.")
     try:
         algorithm.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
-    except RuntimeError as error:
-        raise CheckpointError(f"{path.name} does not fit the networks of this run: {error}") from None
+    except RuntimeError:
+        raise CheckpointError(
+            f"{path.name} does not fit the networks of this run, which have other layers: use another run folder."
+        ) from None
     for number, optimiser in enumerate(algorithm.optimisers()):
         _restore(optimiser, tensors, f"optimiser.{number}.")
     return int(record["iteration"])
@@ -76,8 +78,10 @@ def load_policy(path: Path, algorithm: Algorithm) -> None:
         algorithm.policy.load_state_dict(
             {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
         )
-    except RuntimeError as error:
-        raise CheckpointError(f"the policy in {path.name} does not fit this run's: {error}") from None
+    except RuntimeError:
+        raise CheckpointError(
+            f"the policy in {path.name} does not fit this run's: give both the same spaces and `actor.hidden`."
+        ) from None
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -88,12 +92,16 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a dict
         intact = record["digest"] == _digest(tensors, record["iteration"], record["run"])
     except FileNotFoundError:
-        raise CheckpointError(f"there is no checkpoint at {path}.") from None
+        raise CheckpointError(_missing(path)) from None
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(_corrupt(path, str(error))) from None
     if not intact:
         raise CheckpointError(_corrupt(path, "its digest does not match"))
     return tensors, record
+
+
+def _missing(path: Path) -> str:
+    return f"there is no checkpoint at {path}."
 
 
 def _corrupt(path: Path, reason: str) -> str:
@@ -115,6 +123,16 @@ def _digest(tensors: dict[str, Tensor], iteration: int, run: str) -> str:
         digest.update(json.dumps([name, str(tensor.dtype), *tensor.shape]).encode())
         digest.update(tensor.detach().numpy().tobytes())
     return digest.hexdigest()
+
+
+def content_digest(path: Path) -> str:
+    """A short name for the content of a checkpoint, wherever it lies."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except FileNotFoundError:
+        raise CheckpointError(_missing(path)) from None
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {path} cannot be read ({error.strerror}).") from None
 
 
 def fingerprint(parts: Sequence[str]) -> str:

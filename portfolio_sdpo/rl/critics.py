@@ -55,7 +55,7 @@ class Valuation:
     here: Tensor
     """[n, N] law of the return-to-go at s_t, N equally likely atoms"""
     ahead: Tensor
-    """[n, N] the same at s_{t+1}; zero after a termination"""
+    """[n, N] the same at s_{t+1}, before calibration zero where the sum is closed, see `CriticBank.laws`"""
     increments: Tensor
     """[n] TD errors of the means, δ_t = r_t + γ E[ahead] − E[here]"""
 
@@ -142,12 +142,18 @@ class CriticBank(nn.Module):
 
     @torch.no_grad()
     def laws(self, key: tuple[str, float], rollout: Rollout, levels: Tensor) -> tuple[Tensor, Tensor]:
-        """Quantiles [n, N] of the return-to-go at s_t and at s_{t+1}; the latter is zero after a termination."""
+        """Quantiles [n, N] of the return-to-go at s_t and at s_{t+1}; the latter is zero where the sum is closed.
+
+        A termination closes it. Truncated, an episode would have gone on, and the critic says what is missing; but an
+        undiscounted budget is the plain sum over the episode as it is, and to look beyond its end would, without
+        a contraction, add up for ever.
+        """
         critic = self[key]
+        closed = rollout.ended if key[1] == 1 else rollout.terminated
         here = critic(rollout.observation, levels)
         ahead = here.roll(-1, 0)
         ends = rollout.ends
-        open_ended = ends[~rollout.terminated[ends]]
+        open_ended = ends[~closed[ends]]
         ahead[ends] = 0.0
         if len(open_ended):
             ahead[open_ended] = critic(rollout.next_observation[open_ended], levels)
@@ -206,7 +212,7 @@ class CriticBank(nn.Module):
     @torch.no_grad()
     def _average(self) -> None:
         self.fits += 1
-        # A plain mean of all weights so far until the window of the running average is full.
+        # Until the window of the running average is full, a mean of all weights so far, whose shares grow linearly.
         weight = max(1.0 - self.settings.averaging, 1.0 / (1.0 + 0.5 * float(self.fits)))
         torch._foreach_lerp_(list(self.averaged.parameters()), list(self.online.parameters()), weight)
 

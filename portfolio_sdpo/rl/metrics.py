@@ -17,12 +17,13 @@ from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.settings import Settings
 
 
-def write_config(path: Path, settings: Settings, fingerprint: str, start: str) -> None:
-    """Everything needed to run it again; `start` says where the feasible start came from."""
+def write_config(path: Path, settings: Settings, fingerprint: str, start: str, start_digest: str) -> None:
+    """Everything needed to run it again; `start` says where the feasible start came from, its digest what was in it."""
     record = {
         "version": portfolio_sdpo.__version__,
         "fingerprint": fingerprint,
         "start": start,
+        "start_digest": start_digest,
         "settings": settings.model_dump(mode="json"),
     }
     write_atomically(path, (json.dumps(record, indent=2) + "\n").encode())

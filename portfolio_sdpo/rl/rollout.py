@@ -9,7 +9,8 @@ exactly.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any, cast
 
 import numpy as np
@@ -42,6 +43,8 @@ class Rollout:
     """[n, D]; at an episode's end the final observation, not the one after the reset"""
     terminated: Tensor
     """[n] bool: the episode ended here, nothing follows"""
+    ended: Tensor
+    """[n] bool: the environment ended the episode here, be it terminated or truncated; not so where the batch cut it"""
     last: Tensor
     """[n] bool: the last transition of its episode in this batch, for whatever reason (terminated, truncated, cut)"""
     episode: Tensor
@@ -62,13 +65,6 @@ class Rollout:
         return len(self.starts)
 
     @property
-    def complete(self) -> Tensor:
-        """[E] bool: the episode came to its own end (terminated or truncated by the environment is not told apart
-        here from a cut by the batch: only a termination closes the sum of a signal).
-        """
-        return self.terminated[self.ends]
-
-    @property
     def ends(self) -> Tensor:
         """[E] index of each episode's last transition"""
         return self.last.nonzero().squeeze(-1)
@@ -82,10 +78,39 @@ class Rollout:
         values = self.signals[signal]
         return self.per_episode(values * discount ** self.step.to(values.dtype))
 
+    def whole(self) -> Rollout:
+        """Only the episodes that the environment ended; all of them where it ended none."""
+        kept = self.ended[self.ends]
+        if kept.all() or not kept.any():
+            return self
+        chosen = kept[self.episode]
+        return replace(
+            self,
+            **{
+                name: getattr(self, name)[chosen]
+                for name in ("observation", "action", "log_prob", "next_observation", "terminated", "ended", "last")
+            },
+            signals={name: values[chosen] for name, values in self.signals.items()},
+            episode=(kept.long().cumsum(0) - 1)[self.episode[chosen]],
+            step=self.step[chosen],
+        )
 
-def stream(seed: int, iteration: int, purpose: int) -> np.random.SeedSequence:
+
+class Purpose(IntEnum):
+    """What random numbers are drawn for; every purpose has a stream of its own."""
+
+    COLLECT = 0
+    UPDATE = 1
+    INITIALISE = 2
+    PROBE = 3
+    """fresh episodes that measure the policy of an iteration"""
+    PHASE_ONE = 4
+    """fresh episodes on which a feasible start is tried"""
+
+
+def stream(seed: int, iteration: int, purpose: Purpose) -> np.random.SeedSequence:
     """The root of the random numbers for one purpose in one iteration of one run."""
-    return np.random.SeedSequence((seed, iteration, purpose))
+    return np.random.SeedSequence((seed, iteration, int(purpose)))
 
 
 def torch_generator(sequence: np.random.SeedSequence) -> torch.Generator:
@@ -105,11 +130,12 @@ class Collector:
         self.steps = steps
         self.seed = seed
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self._categories = torch.tensor(self.codec.categories)
 
     def collect(self, policy: Policy, iteration: int) -> Rollout:
         """One batch of `steps` × num_envs transitions, less the ones in which gymnasium only resets."""
         count = self.env.num_envs
-        environment_seed, action_seed = stream(self.seed, iteration, 0).spawn(2)
+        environment_seed, action_seed = stream(self.seed, iteration, Purpose.COLLECT).spawn(2)
         generator = torch_generator(action_seed)
         raw, _ = self.env.reset(seed=int(environment_seed.generate_state(1)[0] >> 1))
         observation = self._encode(raw)
@@ -175,6 +201,7 @@ class Collector:
             signals=tensors,
             next_observation=flat(torch.stack(columns["next"])),
             terminated=flat(terminated),
+            ended=flat(end),
             last=last,
             episode=episode,
             step=step,
@@ -192,6 +219,12 @@ class Collector:
         if not encoded.isfinite().all():
             raise EnvironmentFault(
                 "the environment returned an observation that is not finite: check what its reset() and step() return."
+            )
+        discrete = encoded[:, : len(self._categories)]
+        if not ((discrete >= 0) & (discrete < self._categories)).all():
+            raise EnvironmentFault(
+                "the environment returned a discrete observation outside its observation space: correct the space or "
+                "what its reset() and step() return."
             )
         return encoded
 
@@ -220,7 +253,12 @@ class Collector:
         for source, where in sources:
             if name in source:
                 present = where & np.asarray(source.get(f"_{name}", True))
-                values = np.where(present, np.asarray(source[name], dtype=np.float64), values)
+                try:
+                    values = np.where(present, np.asarray(source[name], dtype=np.float64), values)
+                except (TypeError, ValueError):
+                    raise EnvironmentFault(
+                        f"the environment's info has a signal '{name}' that is not a number: return one float per step."
+                    ) from None
                 given |= present
         if not (given | resetting).all():
             raise EnvironmentFault(

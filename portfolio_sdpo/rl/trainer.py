@@ -21,16 +21,13 @@ from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.rl import checkpoint, metrics
 from portfolio_sdpo.rl.algorithms import AnySettings, Problem, build
 from portfolio_sdpo.rl.algorithms.base import Algorithm, Metrics
-from portfolio_sdpo.rl.rollout import Collector, stream, torch_generator
+from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 from portfolio_sdpo.settings import Settings
 
 Probe = Callable[[Policy, int], dict[str, float]]
 """Looks at the policy of an iteration from outside, for instance on fresh episodes; its figures join the log."""
-Watcher = Callable[[Metrics], None]
-"""Is shown every row of the log as it is made, with `steps_per_second` added."""
-
-_COLLECT, _UPDATE, _INITIALISE = 0, 1, 2
-"""Purposes of the random streams; `Collector` uses the first."""
+Watcher = Callable[[Metrics], bool | None]
+"""Is shown every row of the log as it is made, with `steps_per_second` added; by returning True it ends the run."""
 
 
 class TrainSettings(Settings):
@@ -48,6 +45,21 @@ class TrainSettings(Settings):
     """Name and content of the environment, for the record."""
     checkpoint_every: int = Field(default=10, ge=1)
     tensorboard: bool = True
+
+    def fingerprint(self, start_digest: str) -> str:
+        """Version, content of the start, and every setting on which the result depends."""
+        settings = self.model_dump_json(exclude={"start", "checkpoint_every", "tensorboard"})
+        return checkpoint.fingerprint([portfolio_sdpo.__version__, settings, start_digest])
+
+
+def start_digest(settings: TrainSettings, folder: Path) -> str:
+    """A name for the content of the run's start, empty if it has none; of a file that is gone, as the folder has it."""
+    config = folder / "config.json"
+    if settings.start is None:
+        return ""
+    if not settings.start.exists() and config.exists():
+        return str(metrics.read_config(config).get("start_digest", ""))
+    return checkpoint.content_digest(settings.start)
 
 
 class Trainer:
@@ -69,33 +81,33 @@ class Trainer:
         self.algorithm = self._build(env)
         self.iteration = 0
         self.rows: list[Metrics] = []
-        self.run_id = checkpoint.fingerprint([portfolio_sdpo.__version__, settings.model_dump_json()])
+        self._start_digest = start_digest(settings, folder)
+        self.run_id = settings.fingerprint(self._start_digest)
         self._open()
 
     def _build(self, env: VectorEnv[Any, Any, Any]) -> Algorithm:
         settings = self.settings
         with torch.random.fork_rng():
             # Layers initialise themselves from torch's global generator, and only there is it used.
-            seed = stream(settings.seed, 0, _INITIALISE)
+            seed = stream(settings.seed, 0, Purpose.INITIALISE)
             torch.manual_seed(torch_generator(seed).initial_seed())
-            algorithm = build(settings.algorithm, settings.problem, self.collector.codec, env.single_action_space)
-        if settings.start is not None:
-            checkpoint.load_policy(settings.start, algorithm)
-        return algorithm
+            return build(settings.algorithm, settings.problem, self.collector.codec, env.single_action_space)
 
     def _open(self) -> None:
         """Make the run folder, or continue the run that is in it."""
         config = self.folder / "config.json"
+        saved = checkpoint.checkpoints(self.folder)
+        if self.settings.start is not None and not saved:
+            checkpoint.load_policy(self.settings.start, self.algorithm)
         if config.exists():
             if metrics.read_config(config)["fingerprint"] != self.run_id:
                 raise RunError(f"{self.folder} holds a run with other settings: choose another folder or delete it.")
         else:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                metrics.write_config(config, self.settings, self.run_id, self._start())
+                metrics.write_config(config, self.settings, self.run_id, self._start(), self._start_digest)
             except OSError as error:
                 raise RunError(f"cannot make the run folder {self.folder}: {error.strerror}.") from None
-        saved = checkpoint.checkpoints(self.folder)
         if saved:
             self.iteration = checkpoint.load_checkpoint(saved[-1], self.algorithm, self.run_id)
             self.rows = metrics.read_rows(self.folder / "metrics.parquet")[: self.iteration]
@@ -115,14 +127,16 @@ class Trainer:
         return self.algorithm.policy
 
     def run(self, watch: Watcher | None = None) -> list[Metrics]:
-        """Train to the end and return the log, one row per iteration.
+        """Train to the end, or until `watch` has seen enough, and return the log, one row per iteration.
 
+        Raises `InfeasibleConstraintError` if the end comes while the algorithm is still looking for a feasible policy.
         An interrupt (Ctrl-C) completes the iteration and saves it before it goes on its way; a second one is at once.
         """
         events = metrics.Events(self.folder, self.iteration) if self.settings.tensorboard else None
+        enough = False
         with _interrupt_held_back() as interrupted:
             try:
-                while self.iteration < self.settings.iterations and not interrupted.is_set():
+                while self.iteration < self.settings.iterations and not enough and not interrupted.is_set():
                     begun = time.perf_counter()
                     row = self._iterate()
                     self.rows.append(row)
@@ -131,7 +145,7 @@ class Trainer:
                     if events:
                         events.add(self.iteration, row | {"steps_per_second": rate})
                     if watch:
-                        watch(row | {"steps_per_second": rate})
+                        enough = bool(watch(row | {"steps_per_second": rate}))
                     if self.iteration % self.settings.checkpoint_every == 0:
                         self._save()
             finally:
@@ -140,6 +154,8 @@ class Trainer:
             self._save()
         if interrupted.is_set():
             raise KeyboardInterrupt
+        if not enough:
+            self.algorithm.finish(self.iteration)
         return self.rows
 
     def _iterate(self) -> Metrics:
@@ -147,7 +163,7 @@ class Trainer:
         if self.probe:
             row |= self.probe(self.policy, self.iteration)
         rollout = self.collector.collect(self.policy, self.iteration)
-        generator = torch_generator(stream(self.settings.seed, self.iteration, _UPDATE))
+        generator = torch_generator(stream(self.settings.seed, self.iteration, Purpose.UPDATE))
         row |= self.algorithm.update(rollout, self.iteration, generator)
         row["steps"] = float(len(rollout))
         row["episodes"] = float(rollout.episodes)

@@ -107,6 +107,21 @@ def test_pages_for_people(home: Path, csv: Path):
     assert "n is up to date" in run("update", "n").stdout
 
 
+def test_the_whole_report_is_shown_after_an_import(home: Path):
+    (home / "one.csv").write_text("date,A\n2020-01-02,1\n")
+    lines = run("import", "one.csv", "--name", "one").stdout.splitlines()
+    assert lines[1].split(maxsplit=1)[1].strip() == "2020-01-02 to 2020-01-02, 1 session"
+    (home / "late.csv").write_text("date,A,B\n2020-01-02,1,\n2020-01-03,1,5\n2020-01-04,,\n")
+    shown = run("import", "late.csv", "--name", "late").stdout
+    assert "B has no price before 2020-01-03" in shown and "1 row without any price left out (2020-01-04)" in shown
+
+
+def test_a_home_that_cannot_be_used(home: Path, csv: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(csv))
+    for arguments in (["list"], ["show", "n"], ["verify"], ["import", csv, "--name", "n"]):
+        assert "PORTFOLIO_SDPO_HOME" in run(*arguments, code=1).stderr
+
+
 def test_versions(home: Path, csv: Path):
     first = record("import", csv, "--name", "n")
     prices(40).to_csv(csv, index_label="date")
@@ -142,13 +157,15 @@ def test_options_of_import(home: Path):
         (["import", "prices.csv", "--name", "../n"], "cannot be called"),
         (["import", "prices.csv", "--name", "n", "--layout", "heap"], "heap"),
         (["import", "prices.csv", "--name", "n", "--repair", "duplicates"], "key=value"),
-        (["import", "prices.csv", "--name", "n", "--repair", "magic=on"], "magic"),
+        (["import", "prices.csv", "--name", "n", "--repair", "magic=on"], "--repair: there is no 'magic'; there are"),
         (["import", "prices.csv", "--name", "n", "--calendar", "MOON"], "MOON"),
         (["fetch", "--source", "oracle", "--tickers", "A", "--name", "n"], "no source 'oracle'"),
         (["fetch", "--source", "sample", "--tickers", "A", "--name", "n"], "no ticker A"),
         (["fetch", "--source", "sample", "--start", "1.2.2020", "--name", "n"], "--start: must be a date"),
         (["fetch", "--source", "sample", "--tickers", "@nowhere", "--name", "n"], "nowhere cannot be read"),
         (["fetch", "--source", "sample", "--setting", "x=1", "--name", "n"], "x"),
+        (["fetch", "--source", "sample", "--setting", "a=1", "--setting", "a.b=1", "--name", "n"], "--setting: a.b"),
+        (["verify", "x"], "There is no snapshot x"),
     ],
 )
 def test_errors_are_one_sentence(csv: Path, arguments: list[str], sentence: str):

@@ -4,16 +4,19 @@ import io
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib import image
 from rich.console import Console
 
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cases import cases
-from portfolio_sdpo.experiments.figures import make_figures
+from portfolio_sdpo.experiments.figures import Curves, draw_boxes, make_figures
 from portfolio_sdpo.experiments.presets import EXPERIMENTS, Experiment
 from portfolio_sdpo.experiments.report import render, render_list
 from portfolio_sdpo.experiments.summary import summarise
+from portfolio_sdpo.risk import Constraint
+from portfolio_sdpo.rl import Problem
 
 
 @pytest.fixture
@@ -37,6 +40,25 @@ def test_figures_are_made(tiny: Experiment, folder: Path):
     learning = files[1].read_text()
     for text in ("PPO", "SDPO", "≤ 4", "± 1 sd over 2 runs", "optimum", "uniform", "variance of the return"):
         assert text in learning
+
+
+@pytest.mark.parametrize(
+    ("spec", "marked"),
+    [
+        ("cvar(0.2) of reward >= -99", True),
+        ("cvar(0.2) of wear <= 99", False),
+        ("cvar(0.2) of reward <= 99", False),
+        ("cvar(0.2) of reward >= -99 discount=1", False),
+    ],
+)
+def test_only_a_lower_tail_of_the_return_is_marked(tiny: Experiment, spec: str, marked: bool):
+    """A box shows the discounted reward: an α that belongs to the tail of something else would mislead."""
+    problem = Problem(constraints=(*tiny.problem.constraints, Constraint.from_spec(spec)))
+    curves = [Curves(label, [], np.random.default_rng(0).normal(size=(2, 50))) for label in ("ppo", "sdpo")]
+    figure = draw_boxes(Experiment(**{**dict(tiny), "problem": problem}), curves)
+    assert ("0.2-CVaR" in figure.axes[0].get_xlabel()) == marked
+    diamonds = [line for line in figure.axes[0].lines if line.get_marker() == "D"]
+    assert len(diamonds) == (2 if marked else 0)
 
 
 def test_the_same_runs_give_the_same_figure(tiny: Experiment, folder: Path):

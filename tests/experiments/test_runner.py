@@ -1,13 +1,17 @@
 """A grid runs in parallel, goes on where it was, and survives runs that fail."""
 
+import errno
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from portfolio_sdpo.envs import random_cmdp
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments import runner
-from portfolio_sdpo.experiments.cases import Case, cases, read_json
+from portfolio_sdpo.experiments.cases import Case, cases, digest, read_json
 from portfolio_sdpo.experiments.presets import Experiment, SafeStart
 from portfolio_sdpo.experiments.runner import Outcome, run_experiment
 from portfolio_sdpo.experiments.summary import summarise
@@ -147,6 +151,45 @@ def test_another_phase_one_makes_other_runs(tiny: Experiment, tmp_path: Path):
     assert set(statuses(run_experiment(other, root=tmp_path, restart=True)).values()) == {"finished"}
 
 
+def test_a_start_that_lost_its_checkpoints_is_made_again(tiny: Experiment, tmp_path: Path):
+    grid = with_start(tiny, bound=1000.0)
+    run_experiment(grid, root=tmp_path)
+    before = (tmp_path / "start-11-0" / "checkpoint-0000001.safetensors").read_bytes()
+    for path in (tmp_path / "start-11-0").glob("checkpoint-*"):
+        path.unlink()
+    case = cases(grid, tmp_path)[0]
+    with pytest.raises(RunError, match=r"start-11-0 has no checkpoint: run the experiment again"):
+        case.settings(grid.cmdp.draw(11))
+    assert statuses(run_experiment(grid, root=tmp_path)) == {
+        "start-11-0": "finished",
+        "ppo-11-0": "skipped",
+        "sdpo-11-0": "skipped",
+    }
+    assert (tmp_path / "start-11-0" / "checkpoint-0000001.safetensors").read_bytes() == before
+
+
+def test_runs_may_move_with_their_start(tiny: Experiment, tmp_path: Path):
+    grid = with_start(tiny, bound=1000.0)
+    run_experiment(grid, root=tmp_path / "here")
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert set(statuses(run_experiment(grid, root=tmp_path / "there")).values()) == {"skipped"}
+
+
+@pytest.mark.parametrize("file", ["metrics.parquet", "evaluation.npy", "final.json"])
+def test_a_full_disk_is_one_sentence(tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str):
+    """Also at the end of phase I, and when it is written down what a policy is worth."""
+    put = os.replace
+
+    def full(source, target):
+        if Path(target).name == file:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        put(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    start, *_ = run_experiment(with_start(tiny, bound=1000.0), root=tmp_path)
+    assert start.status == "failed" and "No space left on device" in start.message
+
+
 def test_phase_one_that_finds_nothing_says_how_near_it_came(tiny: Experiment, tmp_path: Path):
     start, ppo, sdpo = run_experiment(with_start(tiny, bound=0.001), root=tmp_path)
     assert (start.status, ppo.status, sdpo.status) == ("failed", "failed", "failed")
@@ -166,3 +209,12 @@ def test_a_killed_worker_is_one_sentence(tiny: Experiment, tmp_path: Path, monke
 def test_cases_are_ordered_seed_by_seed(tiny: Experiment, tmp_path: Path):
     assert [case.name for case in cases(tiny, tmp_path)] == RUNS
     assert all(isinstance(case, Case) and case.start is None for case in cases(tiny, tmp_path))
+
+
+def test_the_digest_of_a_cmdp_tells_horizons_and_costs_apart():
+    """Their tables are the same: of another horizon, and with the costs in each other's place."""
+    cmdp = random_cmdp(6, 2, seed=0, horizon=5, costs=("wear", "tear"))
+    named = replace(cmdp, costs={"tear": cmdp.costs["wear"], "wear": cmdp.costs["tear"]})
+    others = [cmdp, replace(cmdp, horizon=6), named, replace(cmdp, costs={})]
+    assert len({digest(other) for other in others}) == 4
+    assert digest(cmdp) == digest(random_cmdp(6, 2, seed=0, horizon=5, costs=("wear", "tear")))

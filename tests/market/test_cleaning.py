@@ -10,7 +10,7 @@ from datetime import date, timedelta
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portfolio_sdpo.errors import DataQualityError, SettingsError
@@ -74,6 +74,7 @@ def cleaned_or_none(given_prices: Prices, **chosen: object) -> Cleaned | None:
     return None if errors else clean(given_prices, **chosen)  # type: ignore[arg-type]
 
 
+@settings(deadline=None)
 @given(histories(), options, st.integers(0, 60))
 def test_a_longer_history_never_changes_an_earlier_value(history: Prices, chosen: dict, cut: int) -> None:
     whole = cleaned_or_none(history, **chosen)
@@ -90,6 +91,7 @@ def test_a_longer_history_never_changes_an_earlier_value(history: Prices, chosen
         assert days == [day for day in whole.carried[ticker] if day <= until.date()]
 
 
+@settings(deadline=None)
 @given(histories(), options)
 def test_every_price_was_observed_on_that_day_or_shortly_before(history: Prices, chosen: dict) -> None:
     result = cleaned_or_none(history, **chosen)
@@ -105,6 +107,7 @@ def test_every_price_was_observed_on_that_day_or_shortly_before(history: Prices,
                 assert sum(known.index[-1].date() < session <= day.date() for session in CALENDAR) <= chosen["carry"]
 
 
+@settings(deadline=None)
 @given(histories(), options)
 def test_batched_equals_the_scalar_reference(history: Prices, chosen: dict) -> None:
     cells, kinds = reference(history, **chosen)
@@ -289,7 +292,7 @@ def test_prices_that_are_not_positive_stop_the_import(bad: float) -> None:
     with pytest.raises(DataQualityError) as caught:
         clean(given_prices)
     assert str(caught.value) == (
-        f"A has 1 price that is not positive ({CALENDAR[1]}): correct the source, or name the repair non_positive=drop."
+        f"A has 1 price that is not positive ({CALENDAR[1]}): correct the source, or add --repair non_positive=drop."
     )
     assert only(inspect(given_prices), "non-positive").severity == "error"
     result = clean(given_prices, repairs=Repairs(non_positive="drop"))
@@ -307,7 +310,7 @@ def test_repeated_dates() -> None:
     )
 
     differing = prices({"A": [1.0, 1.1, 1.15, 1.2], "B": [2.0, NAN, 2.1, 2.2]}, days)
-    with pytest.raises(DataQualityError, match=r"A has different prices .* duplicates=first or duplicates=last\.$"):
+    with pytest.raises(DataQualityError, match=r"A has different prices .* --repair duplicates=first \(or =last\)\.$"):
         clean(differing)
     for which, price in (("first", 1.1), ("last", 1.15)):
         result = clean(differing, repairs=Repairs(duplicates=which))
@@ -327,7 +330,7 @@ def test_all_errors_are_said_at_once_and_many_are_counted() -> None:
         clean(prices({**{name: [-1.0, 1.0, 1.0] for name in "ABCD"}, "E": [1.0, 1.0, 2.0]}, days))
     message = str(caught.value)
     assert "A has 1 price" in message and "D has" not in message and "and 2 more tickers" in message
-    assert message.endswith("name the repair non_positive=drop and duplicates=first or duplicates=last.")
+    assert message.endswith("or add --repair non_positive=drop --repair duplicates=first (or =last).")
 
 
 def test_a_stale_run_begins_at_ten_sessions() -> None:

@@ -19,6 +19,7 @@ from portfolio_sdpo.market.cleaning import Repairs
 from portfolio_sdpo.market.ingest import fetch_snapshot, import_snapshot
 from portfolio_sdpo.market.layouts import LAYOUTS, write_prices
 from portfolio_sdpo.market.snapshots import Store, content_hash
+from portfolio_sdpo.market.update import update_snapshot
 
 START, END = date(2019, 3, 1), date(2019, 6, 28)
 
@@ -113,6 +114,22 @@ def test_calendar_is_used_and_remembered(store: Store, tmp_path: Path):
     without = import_snapshot(path, "t", calendar=None, store=store).snapshot.manifest
     assert any("closed" in warning for warning in with_calendar.warnings) and without.warnings == ()
     assert (with_calendar.request.calendar, without.request.calendar) == ("XNYS", None)
+
+
+def test_a_wrong_calendar_is_refused_before_anything_is_fetched(store: Store):
+    asked: dict[str, str] = {}
+    with pytest.raises(SettingsError, match="calendar: 'MOON'"):
+        fetch_snapshot("sample", [], None, None, "s", calendar="MOON", store=store, progress=asked.__setitem__)
+    assert asked == {}
+
+
+def test_a_file_that_moved_is_updated_from_its_new_place(store: Store, tmp_path: Path):
+    old = write(tmp_path / "old.csv", "date,A\n2020-01-02,1\n2020-01-03,1.1\n")
+    import_snapshot(old, "s", store=store)
+    new = old.rename(tmp_path / "new.csv")
+    import_snapshot(new, "s", store=store)
+    write(new, "date,A\n2020-01-02,1\n2020-01-03,1.1\n2020-01-06,1.2\n")
+    assert update_snapshot("s", store=store).snapshot.manifest.rows == 3
 
 
 def test_missing_file(store: Store, tmp_path: Path):

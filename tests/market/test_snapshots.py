@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portfolio_sdpo.errors import SnapshotError, SourceError
@@ -136,6 +136,7 @@ def test_content_hash_is_pinned():
     assert content_hash(OLD) == "14cd51aba5ec32cf44eb65baba02c102d3f3e4fa1f03eb620d460bb9d664c993"
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.lists(st.floats(allow_infinity=False) | st.sampled_from([0.0, -0.0]), min_size=2, max_size=2),
@@ -214,6 +215,27 @@ def test_same_prices_make_no_new_version(store: Store):
     assert {path: path.stat().st_mtime_ns for path in store.root.rglob("*") if path.is_file()} == before
 
 
+def test_same_prices_asked_for_in_another_way_are_a_version_of_their_own(store: Store):
+    first = save(store, "n", OLD)
+    moved = REQUEST.model_copy(update={"settings": {"path": "moved.csv"}})
+    prices = Prices(OLD, "close", "unknown")
+    known = store.save("n", Cleaned(OLD, Report(), {}), prices, moved)
+    assert known.new and store.open("n").manifest.request == moved
+    assert known.snapshot.manifest.parent == known.snapshot.manifest.sha256 == first.snapshot.manifest.sha256
+    adjusted = store.save("n", Cleaned(OLD, Report(), {}), Prices(OLD, "close", "splits"), moved)
+    assert adjusted.new and store.open("n").manifest.adjustment == "splits"
+    failed = Prices(OLD, "close", "splits", {"D": SourceError("Nobody knows D.")})
+    assert store.save("n", Cleaned(OLD, Report(), {}), failed, moved).new
+    assert not store.save("n", Cleaned(OLD, Report(), {}), failed, moved).new
+    assert len(files(store, "parquet")) == 1
+
+
+def test_an_update_without_news_makes_no_version_whatever_failed_meanwhile(store: Store):
+    base = save(store, "n", OLD).snapshot.digest
+    failed = Prices(OLD, "close", "unknown", {"A": SourceError("Too many requests.")})
+    assert not store.save("n", Cleaned(OLD, Report(), {}), failed, REQUEST, base=base).new
+
+
 def test_same_prices_under_two_names_share_a_file(store: Store):
     save(store, "n", OLD)
     assert save(store, "m", OLD).new
@@ -247,6 +269,38 @@ def test_a_version_that_is_not_based_on_the_current_one_is_refused(store: Store)
     with pytest.raises(SnapshotError, match="Another process changed n"):
         save(store, "n", table([9.0]), base=base)
     assert not save(store, "n", NEW, base=base).new
+
+
+# A folder that cannot be used
+
+
+def test_folder_that_cannot_be_used(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    store = Store(tmp_path / "file" / "snapshots")
+    for action in (store.list, store.verify, lambda: store.open("n"), lambda: save(store, "n", OLD)):
+        with pytest.raises(SnapshotError, match=r"file/snapshots.*(Not a directory).*PORTFOLIO_SDPO_HOME"):
+            action()
+
+
+def test_files_that_cannot_be_read(store: Store):
+    save(store, "n", OLD)
+    [path] = files(store, "parquet")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(SnapshotError, match="cannot be read"):
+        store.open("n")
+    assert [bool(check.problem) for check in store.verify("n")] == [True]
+    pointer = store.root / "names" / "n"
+    pointer.unlink()
+    pointer.mkdir()
+    with pytest.raises(SnapshotError, match="cannot be read"):
+        store.open("n")
+
+
+def test_verify_knows_the_name_or_says_so(store: Store):
+    save(store, "n", OLD)
+    with pytest.raises(SnapshotError, match=r"no snapshot x \(known: n\)"):
+        store.verify("x")
 
 
 # Damage

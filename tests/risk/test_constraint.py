@@ -136,6 +136,21 @@ def test_options_of_a_line():
 
 
 @pytest.mark.parametrize(
+    ("eta", "sentence"),
+    [
+        (0, "Constraint.eta: input should be greater than 0 (got 0)."),
+        ("x", "Constraint.eta: input should be a valid number, unable to parse string as a number (got 'x')."),
+        ({"start": 1, "end": 2}, "Constraint.eta.iterations: field required."),
+        ({"start": 0, "end": 2, "iterations": 3}, "Constraint.eta.start: input should be greater than 0 (got 0)."),
+    ],
+)
+def test_a_wrong_eta_is_called_eta(eta, sentence):
+    with pytest.raises(SettingsError) as caught:
+        Constraint(**VARIANCE, eta=eta)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
     ("line", "sentence"),
     [
         ("", "must read like"),

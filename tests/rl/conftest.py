@@ -11,10 +11,13 @@ from portfolio_sdpo.rl.rollout import Rollout
 
 
 def rollout_of(
-    rewards: Sequence[Sequence[float]], terminated: Sequence[bool], dtype: torch.dtype = torch.float32
+    rewards: Sequence[Sequence[float]],
+    terminated: Sequence[bool],
+    dtype: torch.dtype = torch.float32,
+    truncated: Sequence[bool] | None = None,
 ) -> Rollout:
-    """Episodes by their rewards; those that are not `terminated` are truncated or cut. Observation k of each is k,
-    action and log-probability are 0, and the cost `pain` is ten times the reward."""
+    """Episodes by their rewards; those that are neither `terminated` nor `truncated` are cut. Observation k of each is
+    k, action and log-probability are 0, and the cost `pain` is ten times the reward."""
     lengths = torch.tensor([len(episode) for episode in rewards])
     step = torch.cat([torch.arange(length) for length in lengths.tolist()])
     episode = torch.arange(len(rewards)).repeat_interleave(lengths)
@@ -27,6 +30,7 @@ def rollout_of(
         signals={"reward": reward, "pain": 10 * reward},
         next_observation=step.unsqueeze(-1).float() + 1,
         terminated=last & torch.tensor(terminated)[episode],
+        ended=last & (torch.tensor(terminated) | torch.tensor(truncated or [False] * len(rewards)))[episode],
         last=last,
         episode=episode,
         step=step,

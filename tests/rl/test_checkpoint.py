@@ -14,7 +14,7 @@ from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import checkpoint
 from portfolio_sdpo.rl.algorithms import ActorSettings, Problem, SdpoSettings, build
 from portfolio_sdpo.rl.critics import CriticSettings
-from portfolio_sdpo.rl.rollout import Collector, stream, torch_generator
+from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 
 ENV = RandomCmdpVectorEnv(random_cmdp(4, 2, seed=0, noise_scale=1.0, horizon=3, costs=("pain",)), 5)
 PROBLEM = Problem(
@@ -34,7 +34,7 @@ def learner(seed=0, hidden=(3,), **critic):
 
 def update(algorithm, iteration):
     rollout = Collector(ENV, PROBLEM.signals(), 3, seed=0).collect(algorithm.policy, iteration)
-    return algorithm.update(rollout, iteration, torch_generator(stream(0, iteration, 1)))
+    return algorithm.update(rollout, iteration, torch_generator(stream(0, iteration, Purpose.UPDATE)))
 
 
 def states(algorithm):
@@ -133,7 +133,7 @@ def test_other_files_are_refused(trained, tmp_path):
     path = checkpoint.save_checkpoint(tmp_path, trained, 2, "run")
     with pytest.raises(CheckpointError, match="written by a run with other settings"):
         checkpoint.load_checkpoint(path, learner(), "another run")
-    with pytest.raises(CheckpointError, match="does not fit the networks"):
+    with pytest.raises(CheckpointError, match=r"^\S+ does not fit the networks of this run, [^\n]*\.$"):
         checkpoint.load_checkpoint(path, learner(hidden=(4,)), "run")
     with pytest.raises(CheckpointError, match="there is no checkpoint at"):
         checkpoint.load_checkpoint(tmp_path / "checkpoint-0000009.safetensors", learner(), "run")
@@ -152,7 +152,7 @@ def test_only_the_policy_of_another_run(trained, tmp_path):
     checkpoint.load_policy(path, fresh)
     assert_same(dict(fresh.policy.state_dict()), dict(trained.policy.state_dict()))
     assert_same(dict(fresh.critics.state_dict()), critics)
-    with pytest.raises(CheckpointError, match="does not fit this run's"):
+    with pytest.raises(CheckpointError, match=r"^the policy in \S+ does not fit this run's: [^\n]*\.$"):
         checkpoint.load_policy(path, learner(hidden=()))
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from portfolio_sdpo.envs.exact import evaluate, uniform_policy
+from portfolio_sdpo.envs.exact.evaluation import transition_rows
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.critic import MeanCritic, midpoints
@@ -45,10 +46,24 @@ def one_step(count, generator):
         signals={"reward": 50 + (1 + state) * exponential, "pain": pain},
         next_observation=torch.zeros(count, 1),
         terminated=ends,
+        ended=ends,
         last=ends,
         episode=torch.arange(count),
         step=torch.zeros(count, dtype=torch.int64),
     )
+
+
+@pytest.mark.parametrize("kind", ["mean", "quantile"])
+def test_where_the_sum_of_a_signal_is_closed(kind, by_hand):
+    """After a termination always, after a truncation if it is undiscounted, where the batch cuts the episode never."""
+    rollout = by_hand([[1.0, 1.0]] * 3, [True, False, False], truncated=[False, True, False])
+    plain = ("reward", 1.0)
+    critics = bank(SMALL.model_copy(update={"kind": kind}), (REWARD, plain))
+    for key, closed in ((REWARD, [True, False, False]), (plain, [True, True, False])):
+        here, ahead = critics.laws(key, rollout, midpoints(4))
+        assert (ahead[rollout.ends] == 0).all(-1).tolist() == closed
+        assert ahead[rollout.starts].equal(here[rollout.starts + 1])
+        assert (critics.value(key, rollout, Grid(rollout), 4).ahead[rollout.ends].abs().sum(-1) > 0).tolist()[-1]
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -160,7 +175,7 @@ class Biased(nn.Module):
         super().__init__()
         values = np.zeros((cmdp.horizon + 1, cmdp.states))
         for t in reversed(range(cmdp.horizon)):
-            ahead = cmdp.reward + discount * cmdp.transition_matrix() @ values[t + 1]
+            ahead = cmdp.reward + discount * (transition_rows(cmdp) @ values[t + 1]).reshape(cmdp.reward.shape)
             values[t] = ahead.mean(-1)
         self.horizon, self.spread = cmdp.horizon, spread
         self.values = torch.tensor(values + bias * np.linspace(1, -0.5, cmdp.horizon + 1)[:, None]).float()
@@ -182,6 +197,7 @@ def groups(big, size):
             signals={name: values[part] for name, values in big.signals.items()},
             next_observation=big.next_observation[part],
             terminated=big.terminated[part],
+            ended=big.ended[part],
             last=big.last[part],
             episode=big.episode[part] - start,
             step=big.step[part],

@@ -15,7 +15,7 @@ from portfolio_sdpo.envs.random_cmdp import RandomCmdpEnv, RandomCmdpVectorEnv, 
 from portfolio_sdpo.errors import EnvironmentFault, SettingsError
 from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.nn.trunk import ObservationCodec
-from portfolio_sdpo.rl.rollout import Collector, stream, torch_generator
+from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]
 STEPS, ENVS = 23, 3
@@ -67,6 +67,8 @@ class Walk(gymnasium.Env[Any, Any]):
                 del info["toil"]
             if self.fault == "final":
                 terminated = True
+            if self.fault == "word":
+                info["pain"] = "much"
         return self._seen(), reward, terminated, truncated, info
 
     def _seen(self) -> Any:
@@ -128,6 +130,7 @@ def loop(seeds, mode, steps, **options):
                     "toil": torch.tensor(info["toil"]),
                     "next_observation": codec.encode(seen, 1)[0],
                     "terminated": torch.tensor(bool(terminated)),
+                    "ended": torch.tensor(bool(episode_ends)),
                     "last": torch.tensor(episode_ends or left == 0),
                     "step": torch.tensor(clock),
                 }
@@ -137,7 +140,7 @@ def loop(seeds, mode, steps, **options):
 
 
 def assert_same(rollout, expected):
-    for name in ("observation", "action", "log_prob", "next_observation", "terminated", "last", "step"):
+    for name in ("observation", "action", "log_prob", "next_observation", "terminated", "ended", "last", "step"):
         assert getattr(rollout, name).equal(expected[name].to(getattr(rollout, name).dtype)), name
     for name in ("reward", "pain", "toil"):
         assert rollout.signals[name].equal(expected[name].float()), name
@@ -151,8 +154,9 @@ def test_equals_a_loop_over_single_environments(mode, view):
     rollout = Collector(env, ["reward", "pain", "toil"], STEPS, seed=3).collect(Fixed(), iteration=5)
     expected = loop(env.np_random_seed, mode, STEPS, view=view)
     assert_same(rollout, expected)
-    ends = rollout.last & ~rollout.terminated
-    assert rollout.terminated.any() and (ends & (rollout.step == 6)).any() and (ends & (rollout.step < 6)).any()
+    truncated, cut = rollout.ended & ~rollout.terminated, rollout.last & ~rollout.ended
+    assert rollout.terminated.any() and truncated.any() and cut.any()
+    assert (rollout.step[truncated] == 6).all()
     resets = 0 if mode != AutoresetMode.NEXT_STEP else STEPS * ENVS - len(rollout)
     assert len(rollout) + resets == STEPS * ENVS and (resets > 0) == (mode == AutoresetMode.NEXT_STEP)
 
@@ -251,6 +255,7 @@ FAULTS = {
     "observation": "an observation that is not finite",
     "final": "an observation that is not finite",
     "late": "lacks the signal 'toil'",
+    "word": "a signal 'pain' that is not a number",
 }
 
 
@@ -262,6 +267,23 @@ def test_faults_are_named_in_one_sentence(mode, fault):
         collector.collect(Fixed(), 0)
     message = str(caught.value)
     assert message.endswith(".") and message.count(". ") == 0
+
+
+class Astray(Walk):
+    """Its observation space is smaller than its walk."""
+
+    def __init__(self, size: int, start: int) -> None:
+        super().__init__(view="discrete")
+        self.observation_space = spaces.Discrete(size, start=start)
+
+
+@pytest.mark.parametrize("size, start", [(5, -4), (5, 0)])
+def test_a_discrete_observation_outside_its_space(size, start):
+    """Too large or too small: a sentence, not an index error of some table."""
+    env = SyncVectorEnv([lambda: Astray(size, start)] * 2, observation_mode="different")
+    policy = Policy(ObservationCodec(env.single_observation_space), env.single_action_space, hidden=())
+    with pytest.raises(EnvironmentFault, match=r"a discrete observation outside its observation space: .*\.$"):
+        Collector(env, [], STEPS, seed=0).collect(policy, 0)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -301,10 +323,24 @@ def test_rollout_knows_its_episodes(by_hand):
     rollout = by_hand([[1.0, 2.0, 4.0], [8.0], [16.0, 32.0]], [True, False, True])
     assert len(rollout) == 6 and rollout.episodes == 3
     assert rollout.starts.tolist() == [0, 3, 4] and rollout.ends.tolist() == [2, 3, 5]
-    assert rollout.complete.tolist() == [True, False, True]
     assert rollout.returns("reward", 0.5).tolist() == [3.0, 8.0, 32.0]
     assert rollout.returns("pain", 1.0).tolist() == [70.0, 80.0, 480.0]
     assert by_hand([[0.1] * 9], [True], torch.float64).returns("reward", 0.9) == pytest.approx(1 - 0.9**9, abs=1e-15)
+
+
+def test_only_whole_episodes(by_hand):
+    """Those that were terminated or truncated; where the batch cut them all, there is nothing to choose from."""
+    rewards = [[1.0, 2.0], [4.0], [8.0, 16.0, 32.0], [64.0]]
+    rollout = by_hand(rewards, [True, False, False, False], truncated=[False, False, True, False])
+    whole = rollout.whole()
+    assert whole.signals["reward"].tolist() == [1.0, 2.0, 8.0, 16.0, 32.0]
+    assert whole.episode.tolist() == [0, 0, 1, 1, 1] and whole.step.tolist() == [0, 1, 0, 1, 2]
+    assert whole.starts.tolist() == [0, 2] and whole.ends.tolist() == [1, 4]
+    assert whole.returns("pain", 1.0).tolist() == [30.0, 560.0]
+    assert whole.observation.equal(torch.tensor([[0.0], [1.0], [0.0], [1.0], [2.0]]))
+    assert whole.whole() is whole
+    cut = by_hand(rewards, [False] * 4)
+    assert cut.whole() is cut
 
 
 def test_random_streams_differ_by_seed_iteration_and_purpose():
@@ -312,6 +348,6 @@ def test_random_streams_differ_by_seed_iteration_and_purpose():
         torch_generator(stream(seed, iteration, purpose)).initial_seed()
         for seed in range(5)
         for iteration in range(5)
-        for purpose in range(3)
+        for purpose in Purpose
     }
-    assert len(states) == 75
+    assert len(states) == 125

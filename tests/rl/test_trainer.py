@@ -37,7 +37,7 @@ SPECS = {
     "ipo": "expectation of pain <= 3",
     "sdpo": "variance of reward <= 9 eta=1:20:10",
     "sdpo, pathwise": "cvar(0.1) of reward >= -9",
-    "sdpo, phase I": "expectation of pain <= 1.9",
+    "sdpo, phase I": "expectation of pain <= 2.32 eta=1:20:10",  # phase II begins in iteration 4
     "cpo": "expectation of pain <= 3",
     "pcpo": "expectation of pain <= 3",
     "pd-cvar": "cvar(0.1) of reward >= -9",
@@ -353,6 +353,29 @@ def test_phase_one_that_cannot_succeed(tmp_path, name):
     assert trainer(settings, tmp_path).iteration == 6
 
 
+@pytest.mark.parametrize("iterations", [4, 6])
+def test_a_run_that_ends_in_phase_one_has_failed(tmp_path, iterations):
+    """It may have as many iterations as phase I, or fewer: its end is no success, and what it did is kept."""
+    settings = run_settings("ipo", "expectation of pain <= -1", algorithm={"phase_one": 6}, iterations=iterations)
+    message = rf"did not satisfy 'expectation of pain <= -1' in {iterations} iterations \(best slack -.* safe policy\.$"
+    run = trainer(settings, tmp_path)
+    for again in (run, trainer(settings, tmp_path)):
+        with pytest.raises(InfeasibleConstraintError, match=message) as caught:
+            again.run()
+        assert caught.value.best_slack == max(row["slack_0"] for row in run.rows)
+    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == names([3, iterations])
+    assert len(metrics.read_rows(tmp_path / "metrics.parquet")) == iterations
+
+
+def test_a_watcher_can_end_the_run(tmp_path):
+    """What it has seen is saved; and who ends phase I knows why, so that is no failure."""
+    settings = run_settings("ipo", "expectation of pain <= -1", algorithm={"phase_one": 6})
+    rows = trainer(settings, tmp_path).run(lambda row: row["iteration"] == 4)
+    assert len(rows) == 5 and metrics.read_rows(tmp_path / "metrics.parquet") == rows
+    assert [path.name for path in checkpoint.checkpoints(tmp_path)] == names([3, 5])
+    assert trainer(settings, tmp_path).iteration == 5
+
+
 def test_phase_one_ends_when_the_constraint_holds(tmp_path):
     """The uniform policy has an expected pain of 2.23, the best 1.39: phase I leads below 1.9, then reward counts."""
     settings = run_settings(
@@ -429,6 +452,40 @@ def test_starts_from_a_given_policy(tmp_path):
         trainer(run_settings("sdpo", start=tmp_path / "none"), tmp_path / "third")
     with pytest.raises(CheckpointError, match="does not fit this run's"):
         trainer(run_settings("sdpo", start=start, actor={"hidden": ()}), tmp_path / "fourth")
+
+
+def test_the_start_counts_by_its_content(tmp_path):
+    """Not by its path: it may be moved; and once the run has a checkpoint of its own, it may be gone."""
+    trainer(run_settings("ppo"), tmp_path / "first").run()
+    earlier, later = checkpoint.checkpoints(tmp_path / "first")
+    trainer(run_settings("sdpo", start=later), tmp_path / "whole").run()
+    with pytest.raises(Stop):
+        trainer(run_settings("sdpo", start=later), tmp_path / "run").run(stop_after(5))
+    with pytest.raises(RunError, match="holds a run with other settings"):
+        trainer(run_settings("sdpo", start=earlier), tmp_path / "run")
+
+    moved = tmp_path / "moved.safetensors"
+    later.rename(moved)
+    assert trainer(run_settings("sdpo", start=moved), tmp_path / "run").iteration == 3
+    moved.unlink()
+    resumed = trainer(run_settings("sdpo", start=later), tmp_path / "run")
+    assert resumed.iteration == 3
+    resumed.run()
+    assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+    with pytest.raises(RunError, match="holds a run with other settings"):
+        trainer(run_settings("sdpo", start=later, seed=1), tmp_path / "run")
+    trainer(run_settings("sdpo", start=earlier), tmp_path / "begun")
+    earlier.unlink()
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        trainer(run_settings("sdpo", start=earlier), tmp_path / "begun")
+
+
+def test_how_often_is_saved_and_shown_may_change(tmp_path):
+    with pytest.raises(Stop):
+        trainer(run_settings("ppo"), tmp_path / "run").run(stop_after(5))
+    other = run_settings("ppo", checkpoint_every=2, tensorboard=True)
+    rows = trainer(other, tmp_path / "run").run()
+    assert rows == trainer(run_settings("ppo"), tmp_path / "whole").run()
 
 
 def test_what_is_recorded(tmp_path):

@@ -37,11 +37,6 @@ class Evaluation:
         """E_{s0}[Var(Y(s0))], the risk that a variance constraint bounds."""
         return float(self.initial @ self.variances)
 
-    @property
-    def pooled_variance(self) -> float:
-        """Var(Y) over episodes from all initial states: `variance` and what differs between them."""
-        return self.variance + float(self.initial @ (self.means - self.mean) ** 2)
-
 
 def evaluate(cmdp: Cmdp, policy: ArrayLike, discount: float, signal: str = "reward") -> Evaluation:
     """Exact mean and variance of the discounted return of a Markov policy [H, N, M] or [N, M].

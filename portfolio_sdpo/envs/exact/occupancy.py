@@ -99,9 +99,8 @@ def _rows(cmdp: Cmdp, constraints: Sequence[Constraint], discount: float) -> tup
                 f"solve_expectation: '{constraint.name}' bounds no expectation; "
                 "for a bound on variance or CVaR take solve_variance or solve_cvar."
             )
-        sign = 1.0 if constraint.sense == "<=" else -1.0
-        rows.append(sign * _summed(cmdp, constraint.signal, _discount(constraint, discount))[None])
-        bounds.append(sign * constraint.bound)
+        rows.append(constraint.sign * _summed(cmdp, constraint.signal, _discount(constraint, discount))[None])
+        bounds.append(constraint.sign * constraint.bound)
     return np.concatenate(rows), np.array(bounds)
 
 

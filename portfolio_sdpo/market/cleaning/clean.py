@@ -178,7 +178,7 @@ def _on_calendar(table: Table, calendar: str, known: Sessions, repairs: Repairs,
         return table
     days = table.dates[extra]
     drop = repairs.extra_sessions == "drop"
-    fate = "left out" if drop else "kept; the repair extra_sessions=drop leaves them out"
+    fate = "left out" if drop else "kept; --repair extra_sessions=drop leaves them out"
     sentence = f"{counted(len(days), 'date')} on which {calendar} was closed ({spelled(days)}), {fate}."
     findings.append(finding("extra-session", "warning", None, days, sentence))
     return table.rows(~extra) if drop else table
@@ -201,10 +201,10 @@ def _refusal(errors: tuple[Finding, ...]) -> str:
         repair
         for kind, repair in (
             ("non-positive", "non_positive=drop"),
-            ("duplicate", "duplicates=first or duplicates=last"),
+            ("duplicate", "duplicates=first (or =last)"),
         )
         if kind in kinds
     ]
     if not repairs:
         return f"{shown}: check the file, or the tickers and the range asked for."
-    return f"{shown}{more}: correct the source, or name the repair {' and '.join(repairs)}."
+    return f"{shown}{more}: correct the source, or add {' '.join(f'--repair {repair}' for repair in repairs)}."

@@ -1,12 +1,10 @@
-"""Bringing prices side by side, one column per ticker, without losing a repeated date.
+"""From a long table to one column per ticker, without losing a repeated date.
 
 Where a ticker has a date k times, the frame has k rows of that date, and the k-th price is in the k-th of them:
 cleaning reports them.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -41,14 +39,3 @@ def _tickers(tickers: pd.Series) -> tuple[np.ndarray, list[str]]:
     if blank.any():
         raise LayoutError(f"row {int(blank.argmax()) + 1} of the data has no ticker; add it or drop the row.")
     return column, list(names)
-
-
-def side_by_side(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Frames of different tickers as one."""
-    if all(frame.index.is_unique for frame in frames):
-        return pd.concat(frames, axis=1, sort=True)
-    numbered = [
-        frame.set_axis(pd.MultiIndex.from_arrays([frame.index, frame.groupby(level=0).cumcount()]), axis=0)
-        for frame in frames
-    ]
-    return pd.concat(numbered, axis=1, sort=True).droplevel(1)

@@ -79,8 +79,11 @@ class CsvSheet:
         self.tickers = None if level is None else ["", *header[1 - level][1:]]
 
     def _check(self) -> None:
-        if looks_like_dates(self.names[:1]):
-            raise LayoutError("the first row is data; add a row of column names above it.")
+        dates = [name for name in self.names if looks_like_dates([name])]
+        if len(dates) > 1:
+            raise LayoutError("dates stand in the first row; turn the table, so that there is one row per date.")
+        if dates:
+            raise LayoutError(f"the first row is data, since it has the date {dates[0]}; add column names above it.")
         if self.tickers is not None and len(self.tickers) != len(self.names):
             raise LayoutError("the two rows of the header do not have the same number of cells; correct the file.")
         if not self.sample:

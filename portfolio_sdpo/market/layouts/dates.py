@@ -35,6 +35,7 @@ _FORMS = {
 _ISO_DAYS = re.compile(r"(\d{4}-\d\d-\d\d\n)*\d{4}-\d\d-\d\d", re.ASCII)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _EMPTY = frozenset(("", "nan", "nat", "none", "null", "<na>"))
+_FIRST_DAY, _LAST_DAY = np.datetime64("1800-01-01"), np.datetime64("2199-12-31")
 _ORDERS = {True: "dayfirst", False: "monthfirst"}
 
 
@@ -49,10 +50,16 @@ class ParsedDates:
 def looks_like_dates(cells: Sequence[str]) -> bool:
     """Whether all these cells are dates of one form, empty ones apart."""
     texts = [cell.strip() for cell in cells if cell.strip().lower() not in _EMPTY]
-    return any(
-        bool(texts) and all((match := form.fullmatch(text)) and 1800 <= int(match["year"]) < 2200 for text in texts)
-        for form in _FORMS.values()
-    )
+    return bool(texts) and any(all(_is_day(form.fullmatch(text)) for text in texts) for form in _FORMS.values())
+
+
+def _is_day(match: re.Match[str] | None) -> bool:
+    """Whether there can be such a day, so that a volume of 20,119,999 is none."""
+    if match is None:
+        return False
+    fields = match.groupdict()
+    year, month, day = int(fields["year"]), int(fields.get("month") or 1), int(fields.get("day") or 1)
+    return 1800 <= year < 2200 and 1 <= month <= 12 and 1 <= day <= 31
 
 
 def parse_dates(column: pd.Series, dayfirst: bool | None = None) -> ParsedDates:
@@ -65,13 +72,17 @@ def parse_dates(column: pd.Series, dayfirst: bool | None = None) -> ParsedDates:
         notes = () if column.dt.tz is None else _note_utc(str(column.dt.tz) == "UTC", bool((moments.dt.hour > 0).any()))
         return ParsedDates(moments.dt.normalize().to_numpy(f"datetime64[{DATE_UNIT}]"), notes)
     codes, found = pd.factorize(column)
-    texts = [str(text).strip() for text in found]
-    filled = [place for place, text in enumerate(texts) if text.lower() not in _EMPTY]
+    cells = [str(text).strip() for text in found]
+    filled = [place for place, cell in enumerate(cells) if cell.lower() not in _EMPTY]
     if not filled:
         raise LayoutError("the column of dates is empty; prices without dates cannot be used.")
-    days, notes = _parse_texts([texts[place] for place in filled], dayfirst)
+    texts = [cells[place] for place in filled]
+    days, notes = _parse_texts(texts, dayfirst)
+    odd = (days < _FIRST_DAY) | (days > _LAST_DAY)
+    if odd.any():
+        raise LayoutError(f"{texts[int(odd.argmax())]!r} is not a day that prices are from; correct its year.")
     # The last place is for the code -1, a missing cell.
-    lookup = np.full(len(texts) + 1, np.datetime64("NaT"), dtype=f"datetime64[{DATE_UNIT}]")
+    lookup = np.full(len(cells) + 1, np.datetime64("NaT"), dtype=f"datetime64[{DATE_UNIT}]")
     lookup[filled] = days
     return ParsedDates(lookup[codes], notes)
 
@@ -181,7 +192,7 @@ def _order_days(pairs: Pairs, texts: Sequence[str], dayfirst: bool | None) -> tu
         day, month = readings[True][place], readings[False][place]
         raise LayoutError(
             f"{texts[place]} can be {_spell(day)} (dayfirst) or {_spell(month)} (monthfirst), and no other date in the "
-            "column decides it; say which with the layout option `:dayfirst` or `:monthfirst`, as in `wide:dayfirst`."
+            "column decides it; say which with --dayfirst or --monthfirst, or in the layout, as in `wide:dayfirst`."
         )
     order, because = winners.popitem()
     return readings[order], (f"Dates were read {_ORDERS[order]}: only so {because}.",)

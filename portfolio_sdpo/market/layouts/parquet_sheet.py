@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.market.layouts.numbers import parse_numbers
@@ -20,7 +19,7 @@ class ParquetSheet:
     def __init__(self, content: bytes) -> None:
         try:
             frame = pd.read_parquet(io.BytesIO(content))
-        except (pa.ArrowException, OSError, ValueError):
+        except Exception:  # damaged notes of pandas in the file end in a KeyError, a TypeError, ...
             raise LayoutError("the file is not Parquet, or it is damaged; fetch it again.") from None
         if frame.empty:
             raise LayoutError("the file has no rows of prices.")

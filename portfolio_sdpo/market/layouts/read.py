@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.errors import LayoutError
-from portfolio_sdpo.market.layouts.align import pivot, side_by_side
+from portfolio_sdpo.market.layouts.align import pivot
 from portfolio_sdpo.market.layouts.choice import LAYOUTS, ONE_FILE_PER_TICKER, Choice, parse_choice
 from portfolio_sdpo.market.layouts.dates import parse_dates
 from portfolio_sdpo.market.layouts.disk import ENDINGS, file_kind, open_sheet, ticker_of
 from portfolio_sdpo.market.layouts.recognise import Candidate, Plan, recognise
 from portfolio_sdpo.market.layouts.sheet import Sheet
 from portfolio_sdpo.market.layouts.words import adjustment_of
-from portfolio_sdpo.market.prices import Adjustment, Prices, wide
+from portfolio_sdpo.market.prices import Adjustment, Prices, side_by_side, wide
 
 
 def read_prices(path: Path, layout: str | None = None, dayfirst: bool | None = None) -> Prices:

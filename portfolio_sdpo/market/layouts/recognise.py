@@ -12,7 +12,7 @@ from portfolio_sdpo.market.layouts.choice import Choice
 from portfolio_sdpo.market.layouts.dates import looks_like_dates
 from portfolio_sdpo.market.layouts.numbers import parse_number
 from portfolio_sdpo.market.layouts.sheet import Sheet
-from portfolio_sdpo.market.layouts.words import DATE, FIELDS, PRICE, TICKER, find, plain, unnamed
+from portfolio_sdpo.market.layouts.words import DATE, FIELDS, PRICE, TICKER, find, nameless, plain, unnamed
 
 WIDE_COLUMN = "price"
 """What the prices of a wide table are called: its columns are called after tickers."""
@@ -85,8 +85,9 @@ def _layout(sheet: Sheet, date: int) -> str:
 def _date_column(sheet: Sheet) -> int:
     """The first column of dates: by name, then without a name, then by what is in it."""
     named = find(sheet.names, DATE)
-    nameless = [column for column, name in enumerate(sheet.names) if unnamed(name)]
-    for column in (*named, *nameless, *range(len(sheet.names))):
+    unlabelled = [column for column, name in enumerate(sheet.names) if unnamed(name)]
+    others = () if named else range(len(sheet.names))  # a volume can look like a date that it is not
+    for column in (*named, *unlabelled, *others):
         if looks_like_dates(_cells(sheet, column)):
             return column
     if named:
@@ -100,9 +101,9 @@ def _date_column(sheet: Sheet) -> int:
 def _wide_columns(sheet: Sheet, date: int) -> Candidate:
     columns = []
     for column, name in enumerate(sheet.names):
-        if column == date or (unnamed(name) and _counts_rows(_cells(sheet, column))):
+        if column == date or (unnamed(name) and _counts_rows(_cells(sheet, column), column < date)):
             continue
-        if not name:
+        if nameless(name):
             raise LayoutError(f"column {column + 1} has no name; write its ticker above it.")
         columns.append(column)
     if not columns:
@@ -110,10 +111,13 @@ def _wide_columns(sheet: Sheet, date: int) -> Candidate:
     return Candidate(WIDE_COLUMN, tuple(columns), tuple(sheet.names[column] for column in columns))
 
 
-def _counts_rows(cells: Sequence[str]) -> bool:
-    """Whether the cells are 0, 1, 2, ..., or all empty."""
+def _counts_rows(cells: Sequence[str], before_dates: bool) -> bool:
+    """Whether the cells are 0, 1, 2, ..., or all empty; before the dates also what sorting and filtering leave."""
     filled = [cell for cell in cells if cell]
-    return all(cell.isdecimal() for cell in filled) and set(np.diff([int(cell) for cell in filled]).tolist()) <= {1}
+    if not all(cell.isdecimal() for cell in filled):
+        return False
+    steps = np.diff([int(cell) for cell in filled])
+    return bool((steps == 1).all() or (before_dates and ((steps > 0).all() or (steps < 0).all())))
 
 
 def _by_field(sheet: Sheet, tickers: Sequence[str], date: int, choice: Choice) -> tuple[Candidate, ...]:

@@ -46,7 +46,8 @@ FIELDS = frozenset(PRICE + OTHER)
 """What a column of one ticker can hold."""
 
 _NO_LETTER = re.compile(r"[^a-z0-9%]+")
-_UNNAMED = re.compile(r"(unnamed\d*(level\d+)?|index|indexlevel\d+|level\d+)")
+_NAMELESS = re.compile(r"unnamed\d*(level\d+)?")
+_INDEX = re.compile(r"index|indexlevel\d+|level\d+")
 
 
 def plain(name: str) -> str:
@@ -54,9 +55,14 @@ def plain(name: str) -> str:
     return _NO_LETTER.sub("", name.lower())
 
 
+def nameless(name: str) -> bool:
+    """Whether there is no name, or `Unnamed: 0`, which pandas makes of none."""
+    return not name.strip() or _NAMELESS.fullmatch(plain(name)) is not None
+
+
 def unnamed(name: str) -> bool:
-    """Whether the name is one that pandas or R gives to a column without a name."""
-    return not name.strip() or _UNNAMED.fullmatch(plain(name)) is not None
+    """Whether the name is one that pandas or R gives to a column of row numbers, which may be none."""
+    return nameless(name) or _INDEX.fullmatch(plain(name)) is not None
 
 
 def find(names: Sequence[str], words: Iterable[str]) -> list[int]:

@@ -22,7 +22,7 @@ from portfolio_sdpo.errors import (
     SourceUnreachableError,
     UnknownTickerError,
 )
-from portfolio_sdpo.market.prices import Prices
+from portfolio_sdpo.market.prices import Prices, side_by_side
 from portfolio_sdpo.market.sources.retry import Patience, RetrySettings
 from portfolio_sdpo.settings import Settings
 
@@ -166,12 +166,8 @@ def cut(frame: pd.DataFrame | pd.Series, start: date | None, end: date | None) -
 
 
 def join(columns: Mapping[str, pd.Series]) -> pd.DataFrame:
-    """One column per ticker; a date that a ticker has twice stays twice, for cleaning to report."""
-    numbered = {
-        ticker: column.set_axis(pd.MultiIndex.from_arrays([column.index, column.groupby(level=0).cumcount()]))
-        for ticker, column in columns.items()
-    }
-    return pd.concat(numbered, axis=1).sort_index().droplevel(1)
+    """One column per ticker."""
+    return side_by_side([column.to_frame(ticker) for ticker, column in columns.items()])
 
 
 def select(
@@ -181,7 +177,8 @@ def select(
     check_range(start, end)
     frame = prices.frame if start is None and end is None else cut(prices.frame, start, end)
     failures = dict(prices.failures)
-    for ticker in dict.fromkeys(tickers):
+    tickers = [ticker if ticker in frame.columns else ticker.upper() for ticker in dict.fromkeys(tickers)]
+    for ticker in tickers:
         if ticker not in frame.columns:
             failures[ticker] = UnknownTickerError(
                 f"There is no ticker {ticker} in {where}: choose from {_some(frame.columns)}."
@@ -190,13 +187,13 @@ def select(
             failures[ticker] = no_data(where, ticker, start, end)
     if tickers:
         frame = frame[[ticker for ticker in frame.columns if ticker in tickers and ticker not in failures]]
+    if frame.empty and not failures:
+        raise NoDataInRangeError(f"There is no price {said_range(start, end)} in {where}: choose another range.")
     if progress:
         for ticker in dict.fromkeys([*frame.columns, *failures]):
             progress(ticker, f"failed: {failures[ticker]}" if ticker in failures else "arrived")
     if frame.empty:
-        if failures:
-            raise summed_up(failures)
-        raise NoDataInRangeError(f"There is no price {said_range(start, end)} in {where}: choose another range.")
+        raise summed_up(failures)
     return replace(prices, frame=frame, failures=failures)
 
 

@@ -21,6 +21,8 @@ class File(SourceSettings):
     path: Path
     layout: str | None = None
     """Overrules the layout that the file seems to have."""
+    dayfirst: bool | None = None
+    """Whether 03/01/2011 is in January; None = the file has to tell."""
 
     @field_validator("path")
     @classmethod
@@ -33,4 +35,5 @@ class File(SourceSettings):
         """See `Source.fetch`; no tickers = all that the file has."""
         from portfolio_sdpo.market.layouts import read_prices
 
-        return select(read_prices(self.path, self.layout), self.path.name, tickers, start, end, progress)
+        prices = read_prices(self.path, self.layout, self.dayfirst)
+        return select(prices, self.path.name, tickers, start, end, progress)

@@ -73,6 +73,9 @@ class Algorithm(nn.Module, ABC):
     accepts_nonlinear: ClassVar[bool] = False
     """Whether constraints on measures other than the expectation can be handled."""
 
+    settings: AlgorithmSettings
+    """Each algorithm declares its own kind of them."""
+
     def __init__(
         self,
         settings: AlgorithmSettings,
@@ -81,6 +84,7 @@ class Algorithm(nn.Module, ABC):
         action_space: spaces.Space[Any],
     ) -> None:
         super().__init__()
+        self.settings = settings
         self.problem = problem
         self.policy = Policy(codec, action_space, settings.actor.hidden, settings.actor.initial_std)
         if not self.accepts_nonlinear:
@@ -93,6 +97,9 @@ class Algorithm(nn.Module, ABC):
     @abstractmethod
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
         """Improve the policy by one rollout of it; all randomness comes from `generator`."""
+
+    def finish(self, iterations: int) -> None:
+        """Called when training is over after so many iterations; an error says that its aim was missed."""
 
     @abstractmethod
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:

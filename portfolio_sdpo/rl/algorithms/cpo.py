@@ -49,8 +49,7 @@ def solve_dual(model: LocalModel) -> tuple[float, Tensor] | None:
     which for one constraint are the closed forms of its Theorem 2; W = ∅ is the TRPO step. The problem is convex, so
     the W for which ν ≥ 0 and all other constraints hold gives its solution.
     """
-    q, r, s, c, delta = model.q, model.r, model.s, model.c, model.delta
-    reach = (2 * delta * s.diagonal().clamp_min(0)).sqrt()
+    q, r, s, c, delta, reach = model.q, model.r, model.s, model.c, model.delta, model.reach
     for active in active_sets(len(c)):
         inverse = spd_inverse(s, active)
         if inverse is None:

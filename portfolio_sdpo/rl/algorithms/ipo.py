@@ -16,7 +16,7 @@ from gymnasium import spaces
 from pydantic import Field
 from torch import Tensor
 
-from portfolio_sdpo.errors import DivergenceError, InfeasibleConstraintError
+from portfolio_sdpo.errors import InfeasibleConstraintError
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Barrier, Constraint, suboptimality_bound
 from portfolio_sdpo.rl.advantage import Grid
@@ -40,40 +40,43 @@ class Ipo(Ppo):
     """An interior-point method: it starts inside the constraints and pays ever more for coming near them."""
 
     accepts_nonlinear = False
+    settings: IpoSettings
 
     risk: Tensor
     risk_variance: Tensor
+    tracked: Tensor
     best_slack: Tensor
     feasible: Tensor
+    began: Tensor
+    """The first iteration of phase II, from which schedules of η count."""
 
     def __init__(
         self, settings: IpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
         super().__init__(settings, problem, codec, action_space)
-        self.barrier_settings = settings
         count = len(problem.constraints)
         self.register_buffer("risk", torch.full((count,), float("nan"), dtype=torch.float64))
         self.register_buffer("risk_variance", torch.zeros(count, dtype=torch.float64))
+        self.register_buffer("tracked", torch.zeros((), dtype=torch.int64))
         self.register_buffer("best_slack", torch.tensor(-float("inf"), dtype=torch.float64))
         self.register_buffer("feasible", torch.tensor(settings.phase_one == 0))
+        self.register_buffer("began", torch.zeros((), dtype=torch.int64))
 
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
-        set_rate(self.actor_optimiser, self.actor_settings.rate(iteration))
-        grid = Grid(rollout)
-        metrics: Metrics = dict(self.critics.fit(rollout, grid, generator))
-        objective, risks = self.assess_all(rollout, grid)
-        metrics |= self.risk_metrics(rollout, objective, risks)
+        set_rate(self.actor_optimiser, self.settings.actor.rate(iteration))
+        grid, objective, risks, metrics = self.observe(rollout, generator)
         slacks, errors = self.track(risks)
         metrics |= self.enter_phase(slacks, iteration)
 
         prices = []
+        elapsed = iteration - int(self.began) if self.feasible else 0
         for index, constraint in enumerate(self.problem.constraints):
-            barrier = self.barrier(constraint, iteration, errors[index])
+            barrier = self.barrier(constraint, elapsed, errors[index])
             prices.append(self.price(barrier, index, slacks))
             metrics[f"slack_{index}"] = slacks[index]
             metrics[f"price_{index}"] = prices[index]
             metrics[f"regime_{index}"] = barrier.regime(slacks[index])
-        metrics["suboptimality_bound"] = suboptimality_bound(self.problem.constraints, iteration)
+        metrics["suboptimality_bound"] = suboptimality_bound(self.problem.constraints, elapsed)
         return metrics | self.improve(rollout, grid, objective, risks, prices, generator)
 
     def improve(
@@ -95,14 +98,14 @@ class Ipo(Ppo):
         """A − Σ_i price_i · (±A_i), [n]; in phase I the objective does not count."""
         advantage = objective.advantage if self.feasible else torch.zeros(len(rollout))
         for constraint, risk, price in zip(self.problem.constraints, risks, prices, strict=True):
-            advantage = advantage - price * direction(constraint) * risk.advantage
+            advantage = advantage - price * constraint.sign * risk.advantage
         return advantage
 
-    def barrier(self, constraint: Constraint, iteration: int, standard_error: float) -> Barrier:
-        """The barrier of this iteration; without a margin of its own, a constraint takes one standard error."""
+    def barrier(self, constraint: Constraint, elapsed: int, standard_error: float) -> Barrier:
+        """The barrier after so many iterations of phase II; a margin that is not given is one standard error."""
         known = standard_error if math.isfinite(standard_error) else 0.0  # a single episode has none
         margin = constraint.margin or max(known, 1e-3 * abs(constraint.bound), 1e-9)
-        return Barrier(eta=constraint.eta_at(iteration), margin=margin)
+        return Barrier(eta=constraint.eta_at(elapsed), margin=margin)
 
     def price(self, barrier: Barrier, index: int, slacks: list[float]) -> float:
         """What a unit of slack is worth; in phase I only the worst constraint counts, and nothing else does."""
@@ -114,22 +117,27 @@ class Ipo(Ppo):
         """Fold the newest estimates into the running ones; slacks after it, and standard errors of those.
 
         One rollout's estimate of a variance or a CVaR is noisy, the policy moves little between rollouts: the running
-        estimate has about a third of the noise at smoothing 0.2.
+        estimate has about a third of the noise at smoothing 0.2. It is a plain mean until its window is full, lest the
+        first rollout, on which the critics know least, count for longest.
         """
-        gain = self.barrier_settings.smoothing
+        self.check_finite(risks)
+        self.tracked += 1
+        gain = max(self.settings.smoothing, 1.0 / float(self.tracked))
         newest = torch.tensor([risk.estimate for risk in risks], dtype=torch.float64)
         variance = torch.tensor([risk.standard_error**2 for risk in risks], dtype=torch.float64)
-        if newest.isnan().any():
-            raise DivergenceError("the estimate of a risk is not finite: lower the critic's learning rate.")
-        first = self.risk.isnan()
+        # A single episode has no standard error; the first batch that has one begins the running estimate anew.
+        first = self.risk.isnan() | (self.risk_variance.isinf() & variance.isfinite())
         self.risk = torch.where(first, newest, torch.lerp(self.risk, newest, gain))
         self.risk_variance = torch.where(first, variance, (1 - gain) ** 2 * self.risk_variance + gain**2 * variance)
-        errors = self.risk_variance.sqrt().tolist()
-        slacks = [
+        errors: list[float] = self.risk_variance.sqrt().tolist()
+        return self.slacks(errors), errors
+
+    def slacks(self, errors: Sequence[float]) -> list[float]:
+        """How far inside its bound each running estimate is."""
+        return [
             constraint.slack(risk, error)
             for constraint, risk, error in zip(self.problem.constraints, self.risk.tolist(), errors, strict=True)
         ]
-        return slacks, errors
 
     def enter_phase(self, slacks: list[float], iteration: int) -> Metrics:
         """Phase I ends when every slack is positive; it fails when its iterations are used up before."""
@@ -137,16 +145,18 @@ class Ipo(Ppo):
         self.best_slack = torch.maximum(self.best_slack, torch.tensor(worst, dtype=torch.float64))
         if not self.feasible and worst > 0:
             self.feasible = torch.tensor(True)
-        if not self.feasible and iteration >= self.barrier_settings.phase_one:
-            tightest = self.problem.constraints[slacks.index(worst)]
-            raise InfeasibleConstraintError(
-                f"phase I did not satisfy '{tightest.name}' in {self.barrier_settings.phase_one} iterations (best "
-                f"slack {float(self.best_slack):.4g}): relax the bound, allow more of them or start from a safe one.",
-                best_slack=float(self.best_slack),
-            )
+            self.began = torch.tensor(iteration)
+        if iteration >= self.settings.phase_one:
+            self.finish(self.settings.phase_one)
         return {"phase": 2.0 if self.feasible else 1.0}
 
-
-def direction(constraint: Constraint) -> float:
-    """+1 where more of the risk is worse (≤), −1 where less of it is (≥)."""
-    return 1.0 if constraint.sense == "<=" else -1.0
+    def finish(self, iterations: int) -> None:
+        if self.feasible:
+            return
+        slacks = self.slacks(self.risk_variance.sqrt().tolist())
+        tightest = self.problem.constraints[slacks.index(min(slacks))]
+        raise InfeasibleConstraintError(
+            f"phase I did not satisfy '{tightest.name}' in {iterations} iterations (best slack "
+            f"{float(self.best_slack):.4g}): relax the bound, allow more iterations or start from a safe policy.",
+            best_slack=float(self.best_slack),
+        )

@@ -61,7 +61,7 @@ class Pathwise(nn.Module):
     def _term(self, index: int, rollout: Rollout, grid: Grid, price: float, generator: torch.Generator) -> Further:
         (owner,) = self._owner
         constraint, (signal, discount) = owner.problem.constraints[index], owner.keys[index]
-        settings = owner.distributional
+        settings = owner.settings
         first = owner.critics.value((signal, discount), rollout, grid, settings.risk_atoms).here[rollout.starts]
         utility = Utility(
             constraint.measure,
@@ -74,7 +74,7 @@ class Pathwise(nn.Module):
             settings.pooled,
         )
         weight = (discount**rollout.step).clamp_min(LEAST_WEIGHT)
-        worth = -price * (1.0 if constraint.sense == "<=" else -1.0) / weight
+        worth = -price * constraint.sign / weight
         levels = midpoints(settings.risk_atoms)
         critic = self.critics[signal, discount]
         head = self._head

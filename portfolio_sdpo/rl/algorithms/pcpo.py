@@ -12,13 +12,10 @@ An infeasible policy needs no recovery step of its own: the projection is one.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
-from gymnasium import spaces
 
-from portfolio_sdpo.nn.trunk import ObservationCodec
-from portfolio_sdpo.rl.algorithms.base import Problem
 from portfolio_sdpo.rl.algorithms.trust_region import (
     LocalModel,
     Proposal,
@@ -42,14 +39,10 @@ class PcpoSettings(TrustRegionSettings):
 class Pcpo(TrustRegion):
     """Reward step and projection; the line search then shortens their sum until it keeps within the trust region."""
 
-    def __init__(
-        self, settings: PcpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
-    ) -> None:
-        super().__init__(settings, problem, codec, action_space)
-        self.projection = settings.projection
+    settings: PcpoSettings
 
     def propose(self, model: LocalModel) -> Proposal:
-        return project(model, self.projection)
+        return project(model, self.settings.projection)
 
 
 def project(model: LocalModel, projection: Projection) -> Proposal:

@@ -41,6 +41,7 @@ class PdCvar(PrimalDual):
     """Keeps one VaR parameter ν_i for each constraint."""
 
     bounds = CVaR
+    settings: PdCvarSettings
 
     nu: Tensor
 
@@ -48,7 +49,6 @@ class PdCvar(PrimalDual):
         self, settings: PdCvarSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
         super().__init__(settings, problem, codec, action_space)
-        self.quantile_rate = settings.quantile_rate
         self.register_buffer("nu", torch.full((len(self.keys),), float("nan"), dtype=torch.float64))
 
     def follow(self, index: int, constraint: Constraint, returns: Tensor) -> tuple[float, InfluenceFunction]:
@@ -64,5 +64,5 @@ class PdCvar(PrimalDual):
 
         inside = (side * (nu - returns) >= 0).double().mean()
         spread = returns.std(correction=0)
-        self.nu[index] = nu + side * self.quantile_rate * spread * (1 - inside / alpha)
+        self.nu[index] = nu + side * self.settings.quantile_rate * spread * (1 - inside / alpha)
         return influence(returns).mean().item(), influence

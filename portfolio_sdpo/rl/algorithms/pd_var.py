@@ -39,6 +39,7 @@ class PdVar(PrimalDual):
     """Keeps running estimates of E[Y_i] and E[Y_i²] for each constraint."""
 
     bounds = Variance
+    settings: PdVarSettings
 
     moments: Tensor
     """[m, 2] running E[Y_i] and E[Y_i²]"""
@@ -47,13 +48,12 @@ class PdVar(PrimalDual):
         self, settings: PdVarSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
         super().__init__(settings, problem, codec, action_space)
-        self.moment_rate = settings.moment_rate
         self.register_buffer("moments", torch.full((len(self.keys), 2), float("nan"), dtype=torch.float64))
 
     def follow(self, index: int, constraint: Constraint, returns: Tensor) -> tuple[float, InfluenceFunction]:
         newest = torch.stack([returns.mean(), returns.square().mean()])
         if self.moments[index].isnan().any():
             self.moments[index] = newest
-        self.moments[index] = torch.lerp(self.moments[index], newest, self.moment_rate)
+        self.moments[index] = torch.lerp(self.moments[index], newest, self.settings.moment_rate)
         mean, second = self.moments[index].tolist()
         return max(second - mean**2, 0.0), lambda y: (y - mean).square()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from gymnasium import spaces
 from pydantic import Field
 from torch import Tensor
 
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.errors import DivergenceError, SettingsError
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.rl.advantage import Grid
@@ -21,6 +22,8 @@ from portfolio_sdpo.rl.rollout import Rollout
 
 Further = Callable[[Tensor, Tensor], Tensor]
 """Indices of a minibatch [m] and the policy's output there [m, P] → a scalar to be maximised as well."""
+ATOMS = 32
+"""By which laws are represented when advantages are computed from quantile critics."""
 
 
 class ActorCriticSettings(AlgorithmSettings):
@@ -41,33 +44,49 @@ class PpoSettings(ActorCriticSettings):
     """Weight of an entropy bonus."""
 
 
+class Reading(NamedTuple):
+    """What the critics say of a rollout."""
+
+    grid: Grid
+    objective: Assessment
+    risks: list[Assessment]
+    """one per constraint"""
+    metrics: Metrics
+
+
 class ActorCritic(Algorithm):
     """Critics for the reward and for every constraint's signal; advantages from them."""
 
-    atoms = 1
-    """Atoms by which laws are represented when advantages are computed."""
+    settings: ActorCriticSettings
 
     def __init__(
         self, settings: ActorCriticSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
         super().__init__(settings, problem, codec, action_space)
-        self.actor_settings = settings.actor
-        self.lam = settings.gae_lambda
+        self.atoms = 1 if settings.critic.kind == "mean" else ATOMS
         self.objective_key = ("reward", problem.discount)
         self.keys = [(constraint.signal, problem.discount_of(constraint)) for constraint in problem.constraints]
         self.critics = CriticBank(codec, [self.objective_key, *self.keys], settings.critic)
-        self.actor_optimiser = torch.optim.Adam(
-            self.policy.parameters(), lr=settings.actor.learning_rate, eps=1e-5, foreach=True
-        )
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
-        return [self.actor_optimiser, self.critics.optimiser]
+        return [self.critics.optimiser]
+
+    def observe(self, rollout: Rollout, generator: torch.Generator) -> Reading:
+        """What an update begins with: fit the critics and read objective and constraints off them."""
+        grid = Grid(rollout)
+        metrics: Metrics = dict(self.critics.fit(rollout, grid, generator))
+        objective, risks = self.assess_all(rollout, grid)
+        return Reading(grid, objective, risks, metrics | self.risk_metrics(rollout, objective, risks))
 
     def assess(
         self, measure: RiskMeasure, key: tuple[str, float], rollout: Rollout, grid: Grid, valuation: Valuation
     ) -> Assessment:
         """ρ of one cumulated signal, and its advantage."""
-        return assess(measure, rollout.signals[key[0]], key[1], rollout, grid, valuation, self.lam)
+        if self.atoms == 1 and not measure.linear:
+            # One atom knows nothing of a law, so the sampled one is logged, for no algorithm heeds it.
+            risk, error = empirical(measure, rollout.whole().returns(*key))
+            return Assessment(risk, error, plug_in=risk, advantage=torch.zeros(len(rollout)))
+        return assess(measure, rollout.signals[key[0]], key[1], rollout, grid, valuation, self.settings.gae_lambda)
 
     def assess_all(self, rollout: Rollout, grid: Grid) -> tuple[Assessment, list[Assessment]]:
         """The objective's and every constraint's."""
@@ -81,42 +100,51 @@ class ActorCritic(Algorithm):
 
     def risk_metrics(self, rollout: Rollout, objective: Assessment, risks: Sequence[Assessment]) -> Metrics:
         """The learner's own view of objective and constraints, each under a column that carries its number."""
+        whole = rollout.whole()
         row: Metrics = {
-            "return": rollout.returns("reward", self.problem.discount).mean().item(),
+            "return": whole.returns("reward", self.problem.discount).mean().item(),
             "objective": objective.estimate,
         }
         for index, (constraint, key, risk) in enumerate(zip(self.problem.constraints, self.keys, risks, strict=True)):
             row[f"risk_{index}"] = risk.estimate
             row[f"risk_se_{index}"] = risk.standard_error
             row[f"risk_plug_in_{index}"] = risk.plug_in
-            row[f"risk_empirical_{index}"] = empirical(constraint.measure, rollout.returns(*key))[0]
+            row[f"risk_empirical_{index}"] = empirical(constraint.measure, whole.returns(*key))[0]
         return row
+
+    @staticmethod
+    def check_finite(risks: Sequence[Assessment]) -> None:
+        """Refuse to act on estimates that are not numbers; that a standard error is infinite can happen."""
+        if not all(math.isfinite(risk.estimate) for risk in risks):
+            raise DivergenceError("the estimate of a risk is not finite: lower the critic's learning rate.")
 
 
 class Ppo(ActorCritic):
     """Maximise E[min(ω A, clip(ω) A)], ω the ratio of new to old probability."""
 
     accepts_nonlinear = True  # it logs any constraint and heeds none
+    settings: PpoSettings
 
     def __init__(
         self, settings: PpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
         super().__init__(settings, problem, codec, action_space)
-        self.settings = settings
+        self.actor_optimiser = torch.optim.Adam(
+            self.policy.parameters(), lr=settings.actor.learning_rate, eps=1e-5, foreach=True
+        )
         if settings.critic.kind == "mean" and not problem.objective.linear:
             raise SettingsError(
                 f"{settings.kind}: maximises only the expectation with mean critics, not {problem.objective.label}; "
                 "use sdpo with quantile critics."
             )
 
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return [self.actor_optimiser, *super().optimisers()]
+
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
-        set_rate(self.actor_optimiser, self.actor_settings.rate(iteration))
-        grid = Grid(rollout)
-        metrics: Metrics = dict(self.critics.fit(rollout, grid, generator))
-        objective, risks = self.assess_all(rollout, grid)
-        metrics |= self.risk_metrics(rollout, objective, risks)
-        metrics |= self.ascend(rollout, objective.advantage, generator)
-        return metrics
+        set_rate(self.actor_optimiser, self.settings.actor.rate(iteration))
+        seen = self.observe(rollout, generator)
+        return seen.metrics | self.ascend(rollout, seen.objective.advantage, generator)
 
     def ascend(
         self, rollout: Rollout, advantage: Tensor, generator: torch.Generator, further: Further | None = None

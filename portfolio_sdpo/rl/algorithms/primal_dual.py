@@ -29,7 +29,7 @@ from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Constraint, RiskMeasure
 from portfolio_sdpo.rl.advantage import Grid, cumulated_before
-from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Metrics, Problem, policy_metrics
+from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Metrics, Problem, policy_metrics, set_rate
 from portfolio_sdpo.rl.risk_advantage import empirical
 from portfolio_sdpo.rl.rollout import Rollout
 
@@ -54,9 +54,10 @@ class PrimalDualSettings(AlgorithmSettings):
 
 
 class PrimalDual(Algorithm):
-    """Episodes count as far as the batch holds them: batches should be made of whole episodes."""
+    """Learns from whole episodes: those that the batch cuts do not count."""
 
     accepts_nonlinear = True
+    settings: PrimalDualSettings
     bounds: ClassVar[type[RiskMeasure]]
     """The one kind of measure whose constraints are accepted."""
 
@@ -74,7 +75,6 @@ class PrimalDual(Algorithm):
                     f"{settings.kind}: bounds only the {self.bounds.model_fields['kind'].default}, not "
                     f"{constraint.measure.label}; use sdpo for this measure."
                 )
-        self.settings = settings
         self.keys = [(constraint.signal, problem.discount_of(constraint)) for constraint in problem.constraints]
         start = torch.full((len(self.keys),), settings.multiplier_start, dtype=torch.float64)
         self.register_buffer("multiplier", start.clamp(0.0, settings.multiplier_max))
@@ -90,6 +90,12 @@ class PrimalDual(Algorithm):
         """ρ_i as this algorithm estimates it and u_i; moves the statistic on the fastest time scale by returns [E]."""
 
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
+        set_rate(self.actor_optimiser, self.settings.actor.rate(iteration))
+        rollout = rollout.whole()
+        if not rollout.ended.any():
+            raise SettingsError(
+                f"{self.settings.kind}: learns from whole episodes, but none ends within `steps`: allow more steps."
+            )
         grid = Grid(rollout)
         discount = self.problem.discount
         objective = rollout.returns("reward", discount).mean().item()
@@ -104,7 +110,7 @@ class PrimalDual(Algorithm):
             slacks.append(constraint.slack(risk))
             price = float(self.multiplier[index])
             away = self.score_weights(rollout, grid, key, influence)
-            weights = weights - price * (away if constraint.sense == "<=" else -away)
+            weights = weights - price * constraint.sign * away
             metrics |= {
                 f"risk_{index}": risk,
                 f"risk_se_{index}": standard_error,

@@ -51,12 +51,12 @@ class Sdpo(Ipo):
     """An interior-point method for any risk measure."""
 
     accepts_nonlinear = True
+    settings: SdpoSettings
 
     def __init__(
         self, settings: SdpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
         super().__init__(settings, problem, codec, action_space)
-        self.distributional = settings
         self.atoms = settings.risk_atoms
         self.pathwise: Pathwise | None = None
         nonlinear = [index for index, item in enumerate(problem.constraints) if not item.measure.linear]
@@ -87,8 +87,8 @@ class Sdpo(Ipo):
     def assess(
         self, measure: RiskMeasure, key: tuple[str, float], rollout: Rollout, grid: Grid, valuation: Valuation
     ) -> Assessment:
-        lam = self.lam if measure.linear else self.distributional.risk_lambda
-        signal, discount = key
+        settings, (signal, discount) = self.settings, key
+        lam = settings.gae_lambda if measure.linear else settings.risk_lambda
         return assess(
             measure,
             rollout.signals[signal],
@@ -97,6 +97,6 @@ class Sdpo(Ipo):
             grid,
             valuation,
             lam,
-            self.distributional.partners,
-            self.distributional.pooled,
+            settings.partners,
+            settings.pooled,
         )

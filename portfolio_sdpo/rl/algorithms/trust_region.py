@@ -21,20 +21,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import torch
-from gymnasium import spaces
 from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
-from portfolio_sdpo.rl.advantage import Grid
-from portfolio_sdpo.rl.algorithms.base import Metrics, Problem, policy_metrics
+from portfolio_sdpo.rl.algorithms.base import Metrics, policy_metrics
 from portfolio_sdpo.rl.algorithms.ppo import ActorCritic, ActorCriticSettings
 from portfolio_sdpo.rl.risk_advantage import Assessment
 from portfolio_sdpo.rl.rollout import Rollout
@@ -44,7 +40,7 @@ Product = Callable[[Tensor], Tensor]
 
 
 class TrustRegionSettings(ActorCriticSettings):
-    """Settings of CPO and PCPO; the trust region sets the step, so `actor.learning_rate` has no effect."""
+    """Settings of CPO and PCPO; the trust region sets the step, so `actor.learning_rate` and `anneal` do nothing."""
 
     max_kl: float = Field(default=0.01, gt=0)
     """Radius δ of the trust region: largest mean KL divergence of the new policy from the old one."""
@@ -93,6 +89,11 @@ class LocalModel:
         product = self.b.double() @ self.h_b.double().T
         return 0.5 * (product + product.T)
 
+    @property
+    def reach(self) -> Tensor:
+        """[m] by how much each cost can change within the trust region, √(2δ b_iᵀH⁻¹b_i)"""
+        return (2 * self.delta * self.s.diagonal().clamp_min(0)).sqrt()
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -109,24 +110,15 @@ class Proposal:
 class TrustRegion(ActorCritic):
     """One step per rollout: the algorithm proposes it by a local model, a line search shortens it until it is good."""
 
-    def __init__(
-        self, settings: TrustRegionSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
-    ) -> None:
-        super().__init__(settings, problem, codec, action_space)
-        self.settings = settings
-
-    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
-        return [self.critics.optimiser]
+    settings: TrustRegionSettings
 
     @abstractmethod
     def propose(self, model: LocalModel) -> Proposal:
         """The algorithm's step within, or towards, the constraints."""
 
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
-        grid = Grid(rollout)
-        metrics: Metrics = dict(self.critics.fit(rollout, grid, generator))
-        objective, risks = self.assess_all(rollout, grid)
-        metrics |= self.risk_metrics(rollout, objective, risks)
+        _, objective, risks, metrics = self.observe(rollout, generator)
+        self.check_finite(risks)
         slacks = [
             constraint.slack(risk.estimate, risk.standard_error)
             for constraint, risk in zip(self.problem.constraints, risks, strict=True)
@@ -145,7 +137,7 @@ class TrustRegion(ActorCritic):
         """[1 + m, n]: objective first, then costs with the sign in which more is worse, centred, times their scale."""
         rows = [(objective.advantage, self.problem.discount)]
         for constraint, (_, discount), risk in zip(self.problem.constraints, self.keys, risks, strict=True):
-            rows.append((risk.advantage if constraint.sense == "<=" else -risk.advantage, discount))
+            rows.append((constraint.sign * risk.advantage, discount))
         return torch.stack(
             [
                 (advantage - advantage.mean()) * ((discount**rollout.step).sum() / rollout.episodes)
@@ -164,7 +156,7 @@ class TrustRegion(ActorCritic):
             return product(v) + damping * v
 
         solved = [conjugate_gradient(damped, row, self.settings.cg_iterations) for row in gradients]
-        return LocalModel(
+        model = LocalModel(
             g=g,
             b=b,
             c=-torch.tensor(slacks, dtype=torch.float64),
@@ -172,6 +164,8 @@ class TrustRegion(ActorCritic):
             h_b=torch.stack(solved[1:]) if slacks else torch.zeros_like(b),
             delta=self.settings.max_kl,
         )
+        # An infinite violation (no standard error is known) is beyond reach as well, by a number one can reckon with.
+        return replace(model, c=torch.where(model.c.isinf(), 2 * model.reach.clamp_min(1e-6), model.c))
 
     @torch.no_grad()
     def search(self, surrogate: Surrogate, model: LocalModel, proposal: Proposal) -> float:

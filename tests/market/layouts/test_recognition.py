@@ -53,6 +53,23 @@ def test_wide_with_row_numbers_remarks_a_byte_order_mark_and_an_empty_last_colum
     assert "Skipped 2 leading # lines." in prices.notes
 
 
+@pytest.mark.parametrize("numbers", [(1, 0), (3, 8), (8, 3), ("", "")])
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_wide_with_row_numbers_of_a_table_that_was_sorted_or_filtered(read, tmp_path, name, numbers):
+    prices = read(f"{name},Date,AAPL\n{numbers[0]},2020-01-02,74.33\n{numbers[1]},2020-01-03,73.61\n")
+    assert table(prices) == {"AAPL": TWO_DAYS}
+
+
+def test_wide_parquet_whose_rows_were_filtered(tmp_path):
+    days = pd.to_datetime([*TWO_DAYS])
+    pd.DataFrame({"Date": days, "AAPL": [*TWO_DAYS.values()]}, index=[8, 3]).to_parquet(tmp_path / "p.parquet")
+    assert table(read_prices(tmp_path / "p.parquet")) == {"AAPL": TWO_DAYS}
+
+
+def test_wide_with_an_index_of_the_market(read):
+    assert list(read("Date,AAPL,Index\n2020-01-02,74.33,4500\n2020-01-03,73.61,4511\n").frame) == ["AAPL", "Index"]
+
+
 def test_wide_whose_index_has_no_name(read):
     prices = read(",AAPL\n2020-01-02 00:00:00-05:00,74.33\n2020-01-03 00:00:00-05:00,73.61\n")
     assert table(prices) == {"AAPL": TWO_DAYS}

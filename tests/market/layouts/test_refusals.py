@@ -5,6 +5,7 @@ import os
 import re
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -31,7 +32,13 @@ def refusal(path, layout=None, dayfirst=None) -> str:
         ("AAPL,MSFT\n1.5,2.5\n", "none of the columns AAPL, MSFT holds dates"),
         (",AAPL\n0,1.5\n1,1.6\n", "holds dates"),
         ("2020-01-02,1.5\n2020-01-03,1.6\n", "the first row is data"),
+        ("AAPL,2020-01-02,1.5\nAAPL,2020-01-03,1.6\n", "the first row is data"),
+        ("Ticker,2020-01-02,2020-01-03\nAAPL,1.5,1.6\n", "dates stand in the first row.*turn the table"),
         ("Date\n2020-01-02\n", "no column of prices"),
+        ("Date,Close,Volume\n1/2/20,1.5,20100101\n1/3/20,1.6,20110101\n", "'1/2/20' is not a date"),
+        ("Date,AAPL\n2020-01-02,1\n0202-01-03,2\n", "'0202-01-03' is not a day"),
+        ("Date,AAPL\n03/01/2011,1\n31/01/2201,2\n", "'31/01/2201' is not a day"),
+        ("Unnamed: 0,Date,AAPL\n1.5,2020-01-02,1\n1.7,2020-01-03,1\n", "column 1 has no name"),
         ("Date,Open,High,Low,Volume\n2020-01-02,1,2,3,4\n", "no column of prices such as Close"),
         ("Date,ticker,volume\n2020-01-02,AAPL,4\n", "no column of prices such as Close"),
         ("Date,AAPL,MSFT\n2020-01-02,1,2\n2020-01-03,1,two\n", "'two' in column 'MSFT', row 2 of the data"),
@@ -44,7 +51,7 @@ def refusal(path, layout=None, dayfirst=None) -> str:
         ("Date,AAPL\n2020-01-02,\n2020-01-03,\n", "there is no price under price"),
         ("Date,AAPL\n2020-01-02,1\nTotal,2\n", "mixes '2020-01-02' .* with 'Total'"),
         ("Date,AAPL\n2020-01-02 00:00:00-05:00,1\n2020-01-03 00:00:00+09:00,2\n", "different time zones"),
-        ("Date,AAPL\n03/01/2011,1\n", r"3 January 2011 \(dayfirst\) or 1 March 2011 \(monthfirst\)"),
+        ("Date,AAPL\n03/01/2011,1\n", r"3 January 2011 \(dayfirst\) or 1 March 2011 \(monthfirst\).*--dayfirst"),
         ("Price,Close,Close\nTicker,AAPL\n2020-01-02,1,2\n", "rows of the header do not have the same number"),
         ("Price,Close,Close\nTicker,AAPL,\n2020-01-02,1,2\n", "no ticker above it"),
         ("date,tic,close\n2020-01-02,A,1\n2020-01-03,,2\n", "row 2 of the data has no ticker"),
@@ -87,6 +94,15 @@ def test_cut_off_files(tmp_path):
     content = (tmp_path / "p.parquet").read_bytes()
     (tmp_path / "p.parquet").write_bytes(content[: len(content) // 2])
     assert "damaged" in refusal(tmp_path / "p.parquet")
+
+
+def test_parquet_with_damaged_notes_of_pandas(tmp_path):
+    path = tmp_path / "p.parquet"
+    pd.DataFrame({"AAPL": [1.0]}, index=pd.DatetimeIndex(["2020-01-02"])).to_parquet(path)
+    table = pq.read_table(path)
+    notes = table.schema.metadata[b"pandas"].replace(b'"pandas_type"', b'"pandas_typo"')
+    pq.write_table(table.replace_schema_metadata({b"pandas": notes}), path)
+    assert "damaged" in refusal(path)
 
 
 def test_parquet_without_prices(tmp_path):

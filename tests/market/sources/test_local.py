@@ -47,6 +47,19 @@ def test_a_part_of_a_file_with_both_ends(csv):
     assert seen["LATE"] == "arrived" and seen["NOPE"].startswith("failed: There is no ticker")
 
 
+def test_nothing_arrives_from_a_range_without_prices():
+    seen = {}
+    with pytest.raises(NoDataInRangeError):
+        select(PRICES, "here", [], date(2031, 1, 1), None, seen.__setitem__)
+    assert seen == {}
+
+
+def test_tickers_may_be_written_small():
+    assert list(select(PRICES, "here", ["late", "a"], None, None, None).frame) == ["A", "LATE"]
+    small = Prices(wide(FRAME.rename(columns=str.lower)), "close", "splits")
+    assert list(select(small, "here", ["a"], None, None, None).frame) == ["a"]
+
+
 def test_named_tickers_without_a_price_fail_and_unnamed_ones_stay_for_cleaning():
     early = None, date(2020, 1, 3)
     assert isinstance(select(PRICES, "here", ["A", "LATE"], *early, None).failures["LATE"], NoDataInRangeError)

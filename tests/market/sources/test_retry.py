@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portfolio_sdpo.errors import RateLimitedError, SettingsError, SourceUnreachableError, UnknownTickerError
@@ -72,6 +72,7 @@ def test_the_last_fault_is_the_one_raised_with_its_cause():
     assert caught.value.__cause__ is cause
 
 
+@settings(deadline=None)
 @given(
     attempts=st.integers(1, 20),
     first=st.floats(0.01, 100),

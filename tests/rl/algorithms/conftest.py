@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpVectorEnv
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Metrics, Problem
-from portfolio_sdpo.rl.rollout import Collector, stream, torch_generator
+from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 
 
 class Exposure(VectorEnv[Any, Any, Any]):
@@ -92,7 +92,7 @@ def run(algorithm: Algorithm, env: VectorEnv[Any, Any, Any], iterations: int, st
     """Train; the rows of the log."""
     collector = Collector(env, algorithm.problem.signals(), steps, seed=0)
     return [
-        algorithm.update(collector.collect(algorithm.policy, k), k, torch_generator(stream(0, k, 1)))
+        algorithm.update(collector.collect(algorithm.policy, k), k, torch_generator(stream(0, k, Purpose.UPDATE)))
         for k in range(iterations)
     ]
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
 
 from portfolio_sdpo.envs.exact import evaluate, solve_expectation
-from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpVectorEnv, random_cmdp
+from portfolio_sdpo.errors import DivergenceError, SettingsError
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem
 from portfolio_sdpo.rl.algorithms.cpo import Cpo, CpoSettings, recovery_step, solve_dual
 from portfolio_sdpo.rl.algorithms.pcpo import Pcpo, PcpoSettings
 from portfolio_sdpo.rl.algorithms.trust_region import LocalModel, conjugate_gradient, curvature
 from portfolio_sdpo.rl.critics import CriticSettings
-from portfolio_sdpo.rl.rollout import Collector, stream, torch_generator
+from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 
 BOTH = pytest.mark.parametrize("algorithm, settings", [(Cpo, CpoSettings), (Pcpo, PcpoSettings)])
 LINEAR = ActorSettings(hidden=())
@@ -189,7 +192,7 @@ def test_an_infeasible_start_is_left(algorithm, settings, bandit, make, train, p
     costs, recoveries = [probabilities(learner) @ pain], []
     collector = Collector(env, ["reward", "pain"], 1, seed=0)
     for k in range(30):
-        row = learner.update(collector.collect(learner.policy, k), k, torch_generator(stream(0, k, 1)))
+        row = learner.update(collector.collect(learner.policy, k), k, torch_generator(stream(0, k, Purpose.UPDATE)))
         costs.append(probabilities(learner) @ pain)
         recoveries.append(row["recovery"])
     assert costs[0] == pytest.approx(1.1 / 3, abs=1e-4)
@@ -211,11 +214,56 @@ def test_no_update_leaves_the_trust_region(algorithm, settings, bandit, make):
         rollout = collector.collect(learner.policy, k)
         with torch.no_grad():
             old = learner.policy(rollout.observation)
-        learner.update(rollout, k, torch_generator(stream(0, k, 1)))
+        learner.update(rollout, k, torch_generator(stream(0, k, Purpose.UPDATE)))
         with torch.no_grad():
             moved.append(learner.policy.head.kl(old, learner.policy(rollout.observation)).mean().item())
     assert max(moved) <= 0.005
     assert max(moved) > 0.002
+
+
+@BOTH
+def test_nothing_is_ventured_while_the_risk_is_unknown(algorithm, settings, make, train):
+    """A single episode has no standard error, so with a confidence any bound counts as broken: pain goes down, although
+    reward goes with it."""
+    one = np.zeros((1, 2))
+    cmdp = Cmdp(
+        successors=np.zeros((1, 2, 1), np.int64),
+        probabilities=np.ones((1, 2, 1)),
+        reward=np.array([[1.0, 0.0]]),
+        noise=one,
+        initial=np.ones(1),
+        horizon=30,
+        costs={"pain": np.array([[1.0, 0.0]])},
+    )
+    env = RandomCmdpVectorEnv(cmdp, 1)
+    task = problem("expectation of pain <= 99 confidence=1 discount=1")
+    learner = make(algorithm, settings(actor=LINEAR, critic=CRITIC), task, env)
+    rows = train(learner, env, 5, steps=30)
+    assert {row["slack_0"] for row in rows} == {-math.inf}
+    times = torch.stack([torch.zeros(30), torch.arange(30) / 30], -1)
+    with torch.no_grad():
+        assert torch.softmax(learner.policy(times), -1)[:, 0].mean() < 0.45
+    if algorithm is Cpo:
+        assert all(row["recovery"] for row in rows)
+
+
+@BOTH
+def test_an_estimate_that_is_not_finite_ends_the_run(algorithm, settings, bandit, make, train, monkeypatch):
+    env = bandit([1.0, 0.0], pain=[1.0, 0.0])
+    learner = make(algorithm, settings(actor=LINEAR, critic=CRITIC), problem("expectation of pain <= 9"), env)
+    assess = learner.assess
+    monkeypatch.setattr(learner, "assess", lambda *arguments: replace(assess(*arguments), estimate=math.inf))
+    with pytest.raises(DivergenceError, match="the estimate of a risk is not finite"):
+        train(learner, env, 1)
+
+
+@BOTH
+def test_no_step_but_that_of_the_trust_region(algorithm, settings, bandit, make):
+    """There is no learning rate to set or to anneal, and so no optimiser of the policy."""
+    env = bandit([1.0, 0.0], pain=[1.0, 0.0])
+    learner = make(algorithm, settings(critic=CRITIC), problem("expectation of pain <= 9"), env)
+    assert list(learner.optimisers()) == [learner.critics.optimiser]
+    assert not hasattr(learner, "actor_optimiser")
 
 
 @BOTH
@@ -233,7 +281,7 @@ def test_continuous_actions(algorithm, settings, exposure, make, train):
 
 @BOTH
 def test_refuses_what_is_not_an_expectation(algorithm, settings, exposure, make):
-    with pytest.raises(SettingsError, match=r"pcpo|cpo.*cvar\[0.1\]"):
+    with pytest.raises(SettingsError, match=rf"^{settings().kind}: .*cvar\[0\.1\]"):
         make(algorithm, settings(), problem("cvar(0.1) of reward >= 0"), exposure)
     with pytest.raises(SettingsError, match=r"cvar\[0.1\]"):
         make(algorithm, settings(), Problem(objective=CVaR(alpha=0.1)), exposure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
 from portfolio_sdpo.rl.critics import CriticSettings
 from portfolio_sdpo.rl.risk_advantage import Assessment
-from portfolio_sdpo.rl.rollout import Collector, stream, torch_generator
+from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 
 MEAN = CriticSettings(kind="mean", hidden=(16,), epochs=1, minibatches=2, learning_rate=5e-3)
 QUANTILE = MEAN.model_copy(update={"kind": "quantile", "dimension": 16, "atoms": 8})
@@ -244,7 +245,7 @@ def test_prices_follow_the_barrier(algorithm, options, bandit, make, train):
 
 
 def test_the_running_estimate(bandit, make):
-    """Known answer: risks 1 and 2 with standard error 1 at smoothing 0.25; confidence takes standard errors off."""
+    """Known answer: risks 1 and 2 with standard error 1, their plain mean; confidence takes standard errors off."""
     env = bandit([1.0, 0.0], pain=[1.0, 0.0])
     specs = ("expectation of pain <= 3", "expectation of reward >= 0 confidence=2")
     learner = make(Ipo, IpoSettings(smoothing=0.25), problem(*specs), env)
@@ -255,11 +256,32 @@ def test_the_running_estimate(bandit, make):
     slacks, errors = learner.track(newest[0])
     assert slacks == [2.0, -1.0] and errors == [1.0, 1.0]
     slacks, errors = learner.track(newest[1])
-    error = math.sqrt(0.75**2 + 0.25**2)
-    assert slacks == pytest.approx([1.75, 1.25 - 2 * error]) and errors == pytest.approx([error, error])
-    broken = Assessment(estimate=math.nan, standard_error=1.0, plug_in=0.0, advantage=torch.zeros(1))
-    with pytest.raises(DivergenceError, match="not finite"):
-        learner.track([broken, broken])
+    error = math.sqrt(0.5)
+    assert slacks == pytest.approx([1.5, 1.5 - 2 * error]) and errors == pytest.approx([error, error])
+    for value in (math.nan, math.inf, -math.inf):
+        broken = Assessment(estimate=value, standard_error=1.0, plug_in=0.0, advantage=torch.zeros(1))
+        with pytest.raises(DivergenceError, match="not finite"):
+            learner.track([newest[0][0], broken])
+
+
+def test_the_running_estimate_outlives_single_episodes(bandit, make):
+    """They have no standard error. While there are only such, their estimates are averaged; the first batch that has
+    a standard error begins anew; and one that has none again is forgotten with the next."""
+    env = bandit([1.0, 0.0], pain=[1.0, 0.0])
+    task = problem("expectation of pain <= 3 confidence=1")
+    learner = make(Ipo, IpoSettings(smoothing=0.25), task, env)
+
+    def track(value, error):
+        newest = Assessment(estimate=value, standard_error=error, plug_in=0.0, advantage=torch.zeros(1))
+        ((slack,), (error,)) = learner.track([newest])
+        return float(learner.risk), error, slack
+
+    assert track(1.0, math.inf) == (1.0, math.inf, -math.inf)
+    assert track(2.0, math.inf) == (1.5, math.inf, -math.inf)
+    assert track(2.0, 0.5) == (2.0, 0.5, 0.5)
+    assert track(2.0, 0.5) == (2.0, pytest.approx(0.5 * math.sqrt(0.75**2 + 0.25**2)), pytest.approx(0.605, abs=1e-3))
+    assert track(1.0, math.inf)[1:] == (math.inf, -math.inf)
+    assert track(1.0, 0.5) == (1.0, 0.5, 1.5)
 
 
 def test_without_a_margin_the_barrier_takes_the_standard_error(bandit, make):
@@ -310,6 +332,22 @@ def test_phase_one_gives_up_with_the_best_slack(bandit, make, train):
     assert -0.2 < caught.value.best_slack < -0.1
 
 
+def test_eta_grows_from_the_first_iteration_of_phase_two(bandit, make, train):
+    """The schedule is for the barrier, and in phase I there is none; without a phase I it counts all iterations."""
+    env = bandit([1.0, 0.0, 0.0], pain=[1.0, 0.0, 0.5])
+    actor = ActorSettings(hidden=(), learning_rate=0.02)
+    task = problem("expectation of pain <= 0.3 eta=1:16:8")
+    learner = make(Ipo, IpoSettings(actor=actor, critic=MEAN, phase_one=60, smoothing=1.0), task, env)
+    rows = train(learner, env, 30)
+    first = [row["phase"] for row in rows].index(2.0)
+    assert first >= 3
+    expected = [1.0] * first + [2.0 ** (-0.5 * min(k, 8)) for k in range(30 - first)]
+    assert [row["suboptimality_bound"] for row in rows] == pytest.approx(expected)
+    free = make(Ipo, IpoSettings(actor=actor, critic=MEAN), problem("expectation of pain <= 0.9 eta=1:16:8"), env)
+    bounds = [row["suboptimality_bound"] for row in train(free, env, 10)]
+    assert bounds == pytest.approx([2.0 ** (-0.5 * min(k, 8)) for k in range(10)])
+
+
 def test_refuses_what_is_not_an_expectation(exposure, make):
     for task in (problem("cvar(0.1) of reward >= 0"), Problem(objective=CVaR(alpha=0.1))):
         with pytest.raises(SettingsError, match=r"ipo: .*not cvar\[0.1\]; use sdpo"):
@@ -343,7 +381,8 @@ def test_updates_use_their_generator_alone(bandit, make):
     for seed in (1, 2):
         learner = make(Ipo, IpoSettings(actor=TABLE, critic=MEAN), problem("expectation of pain <= 0.4"), env)
         rollout = Collector(env, ["pain"], 1, seed=0).collect(learner.policy, 0)
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002 — numpy's global generator, which nothing should use
         torch.manual_seed(seed)
-        np.random.default_rng(seed)
-        rows.append(learner.update(rollout, 0, torch_generator(stream(0, 0, 1))))
+        rows.append(learner.update(rollout, 0, torch_generator(stream(0, 0, Purpose.UPDATE))))
     assert rows[0] == rows[1]

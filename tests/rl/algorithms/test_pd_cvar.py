@@ -144,3 +144,29 @@ def test_refuses_other_measures(exposure, make):
         make(PdCvar, PdCvarSettings(), problem("expectation of energy <= 1"), exposure)
     with pytest.raises(SettingsError, match="pd-cvar: maximises only the expectation"):
         make(PdCvar, PdCvarSettings(), Problem(objective=CVaR(alpha=0.1)), exposure)
+
+
+@EACH
+def test_the_learning_rate_falls(algorithm, settings, spec, exposure, make, train):
+    actor = ActorSettings(hidden=(), learning_rate=0.1, anneal=10)
+    learner = make(algorithm, settings(actor=actor), problem(spec), exposure)
+    train(learner, exposure, 6)
+    assert learner.actor_optimiser.param_groups[0]["lr"] == pytest.approx(0.055)
+
+
+@EACH
+def test_only_whole_episodes_count(algorithm, settings, spec, make, train):
+    """Of 5 steps the last is the beginning of an episode that the batch cuts: it changes nothing."""
+    cmdp = random_cmdp(3, 2, seed=0, noise_scale=1.0, horizon=4, costs=("energy",))
+    env = RandomCmdpVectorEnv(cmdp, 20)
+    learner = make(algorithm, settings(actor=LINEAR), problem(spec), env)
+    rollout = Collector(env, ["reward", "energy"], 5, seed=0).collect(learner.policy, 0)
+    assert rollout.episodes == 40
+    row = learner.update(rollout, 0, torch.Generator())
+    assert row["return"] == pytest.approx(rollout.whole().returns("reward", 1.0).mean().item())
+    assert row["risk_empirical_0"] == pytest.approx(
+        learner.problem.constraints[0].measure(rollout.whole().returns(*learner.keys[0])).item()
+    )
+    cut = Collector(env, ["reward", "energy"], 3, seed=0).collect(learner.policy, 0)
+    with pytest.raises(SettingsError, match="learns from whole episodes, but none ends within `steps`"):
+        learner.update(cut, 0, torch.Generator())

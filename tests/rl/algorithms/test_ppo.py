@@ -6,13 +6,15 @@ import math
 
 import pytest
 import torch
+from gymnasium import spaces
 
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem, policy_metrics
 from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings, clipped_surrogate
 from portfolio_sdpo.rl.critics import CriticSettings
-from portfolio_sdpo.rl.rollout import Collector
+from portfolio_sdpo.rl.rollout import Collector, Rollout
 
 CRITIC = CriticSettings(kind="mean", hidden=(8,), epochs=2, minibatches=2)
 
@@ -52,13 +54,51 @@ def test_finds_the_best_arm_and_heeds_no_bound(bandit, make, train, probabilitie
     assert {"return", "objective", "risk_0", "risk_se_0", "risk_plug_in_0", "risk_empirical_0"} <= rows[0].keys()
 
 
-def test_logs_any_measure(bandit, make, train):
-    """An arm's noise of 1, and that of a mixture of means 1, 0.4, 0: the learner's variance is the sampled one."""
-    env = bandit([1.0, 0.4, 0.0], [1.0, 1.0, 1.0])
-    problem = Problem(constraints=(Constraint.from_spec("variance of reward <= 0.1"),))
-    row = train(make(Ppo, settings(), problem, env), env, 1)[0]
-    assert row["risk_0"] == pytest.approx(row["risk_empirical_0"], rel=0.02)
-    assert row["risk_0"] == pytest.approx(1 + torch.tensor([1.0, 0.4, 0.0]).var(unbiased=False).item(), rel=0.25)
+@pytest.mark.parametrize("critic", ["mean", "quantile"])
+def test_logs_any_measure(critic, bandit, make, train):
+    """Arms N(1, 1), N(0.4, 1), N(0, 1), each with a third: known variance and 0.1-CVaR. A mean critic knows of neither,
+    so the sampled ones are logged."""
+    env = bandit([1.0, 0.4, 0.0], [1.0, 1.0, 1.0], envs=2000)
+    specs = ("variance of reward <= 0.1", "cvar(0.1) of reward >= 9")
+    problem = Problem(constraints=tuple(map(Constraint.from_spec, specs)))
+    kind = CRITIC.model_copy(update={"kind": critic, "learning_rate": 1e-2, "dimension": 16, "atoms": 32})
+    row = train(make(Ppo, PpoSettings(critic=kind), problem, env), env, 1)[0]
+    variance = 1 + torch.tensor([1.0, 0.4, 0.0]).var(unbiased=False).item()
+    tail = 0.4667 - 1.755 * variance**0.5  # of a normal law with these moments, which the mixture nearly has
+    assert row["risk_0"] == pytest.approx(variance, rel=0.1)
+    assert row["risk_1"] == pytest.approx(tail, abs=0.15)
+    assert 0 < row["risk_se_0"] < 0.1 and 0 < row["risk_se_1"] < 0.15
+    if critic == "mean":
+        for index in range(2):
+            assert row[f"risk_{index}"] == row[f"risk_plug_in_{index}"] == row[f"risk_empirical_{index}"]
+
+
+@pytest.mark.parametrize("critic", ["mean", "quantile"])
+def test_the_value_of_a_state_is_its_mean(critic, make):
+    """Two states, one step: the reward is exponential of mean 0.5 or 3, whose medians are 31 % less. In each state the
+    advantages have mean 0."""
+    generator = torch.Generator().manual_seed(0)
+    state = torch.arange(400) % 2
+    ends = torch.ones(400, dtype=torch.bool)
+    rollout = Rollout(
+        observation=state.unsqueeze(-1).float(),
+        action=torch.zeros(400, dtype=torch.int64),
+        log_prob=torch.full((400,), -math.log(2)),
+        signals={"reward": (0.5 + 2.5 * state) * torch.empty(400).exponential_(generator=generator)},
+        next_observation=torch.zeros(400, 1),
+        terminated=ends,
+        ended=ends,
+        last=ends,
+        episode=torch.arange(400),
+        step=torch.zeros(400, dtype=torch.int64),
+    )
+    options = CriticSettings(kind=critic, hidden=(16,), dimension=32, atoms=32, epochs=5, learning_rate=1e-2)
+    torch.manual_seed(0)
+    codec = ObservationCodec(spaces.Discrete(2))
+    learner = Ppo(PpoSettings(critic=options), Problem(discount=0.9), codec, spaces.Discrete(2))
+    for _ in range(20):
+        advantage = learner.observe(rollout, generator).objective.advantage
+    assert [advantage[state == s].mean().item() for s in (0, 1)] == pytest.approx([0.0, 0.0], abs=0.15)
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
