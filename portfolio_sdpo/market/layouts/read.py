@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from os.path import isdir  # says no where a folder above is closed, and the reader then says why
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def read_prices(path: Path, layout: str | None = None, dayfirst: bool | None = N
     """
     path = Path(path)
     choice = parse_choice(layout).with_dayfirst(dayfirst)
-    prices = _read_folder(path, choice) if path.is_dir() else _read_file(path, choice)
+    prices = _read_folder(path, choice) if isdir(path) else _read_file(path, choice)
     if prices.frame.isna().to_numpy().all():
         raise LayoutError(f"{path}: there is no price under {prices.column}; a file without prices cannot be used.")
     return prices

@@ -124,12 +124,27 @@ def test_what_is_not_there_or_not_a_file_of_prices(tmp_path):
     assert "folder has no" in refusal(tmp_path / "empty")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_no_permission(tmp_path):
+@pytest.fixture
+def ordinary_user():
+    """Root may read everything, so it steps down for the test."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    yield
+    if root:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def locked(tmp_path):
     path = tmp_path / "p.csv"
     path.write_text("Date,AAPL\n2020-01-02,1\n")
     path.chmod(0)
-    assert "permissions" in refusal(path)
+    return path
+
+
+def test_no_permission(locked, ordinary_user):
+    assert "permissions" in refusal(locked)
 
 
 def test_a_file_that_the_system_does_not_open(tmp_path):
