@@ -1,0 +1,153 @@
+"""SDPO where the environment is known and smooth: gradients straight through the reward.
+
+Growth is a smooth function of the weights, and prices do not depend on them. So along given price paths the return of
+every path is differentiable in the policy's parameters θ, and so is any risk measure of the returns:
+
+    θ ← ascend  E[R(θ)] + Σ_i ln(slack_i(ρ_i(R(θ)))) / η_i
+
+without critics, advantages or exploration. The barrier's price 1 / (η · slack) comes from a running estimate of ρ_i, as
+in `Ipo`: one batch of paths is too few for a tail.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from portfolio_sdpo.errors import DivergenceError
+from portfolio_sdpo.nn.allocation import Allocation
+from portfolio_sdpo.risk import Barrier, suboptimality_bound
+from portfolio_sdpo.rl.algorithms.base import Metrics, Problem, set_rate
+from portfolio_sdpo.rl.risk_advantage import empirical
+from portfolio_sdpo.settings import Settings
+
+HIGHEST_PRICE = 1.0
+"""What a unit of slack may be worth at most, where a constraint names no margin. The barrier's tangent must be steeper
+than the shadow price of the optimum, however large η grows, or the bound is not held."""
+
+
+class AnalyticSettings(Settings):
+    """How an allocation policy looks and learns by gradients through the reward."""
+
+    hidden: tuple[int, int] = (64, 64)
+    """Width of the LSTM and of the layer after it."""
+    learning_rate: float = Field(default=1e-3, gt=0)
+    anneal: int = Field(default=0, ge=0)
+    """Iterations over which the learning rate falls linearly to a tenth of itself; 0 keeps it."""
+    smoothing: float = Field(default=0.1, gt=0, le=1)
+    """Weight of the newest estimate in the running estimate of each risk; it is annealed like the learning rate."""
+    averaging: float = Field(default=0.98, ge=0, lt=1)
+    """Decay, per update, of the running average of the weights that decisions are made with; 0 takes the newest."""
+
+    def share(self, iteration: int) -> float:
+        """Of the first learning rate, what is left at that iteration."""
+        return 1 - 0.9 * min(iteration / self.anneal, 1.0) if self.anneal else 1.0
+
+
+class Analytic(nn.Module):
+    """An allocation policy and the rule by which a batch of price paths improves it."""
+
+    risk: Tensor
+    risk_variance: Tensor
+    updates: Tensor
+
+    def __init__(self, settings: AnalyticSettings, problem: Problem, assets: int, fee: float = 0.0) -> None:
+        super().__init__()
+        self.settings = settings
+        self.problem = problem
+        self.fee = fee
+        self.policy = Allocation(assets, settings.hidden, sees_held=fee > 0)
+        self.averaged = copy.deepcopy(self.policy).requires_grad_(False)
+        # Far from its goal the policy sits in cash, where gradients are as small as the weights of the stocks.
+        self.optimiser = torch.optim.Adam(self.policy.parameters(), lr=settings.learning_rate, eps=1e-12)
+        count = len(problem.constraints)
+        self.register_buffer("risk", torch.zeros(count, dtype=torch.float64))
+        self.register_buffer("risk_variance", torch.zeros(count, dtype=torch.float64))
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+
+    def update(self, relatives: Tensor, listed: Tensor) -> Metrics:
+        """One step on paths [P, L+1, A]; the learner's view of them before it."""
+        iteration = int(self.updates)
+        share = self.settings.share(iteration)
+        set_rate(self.optimiser, self.settings.learning_rate * share)
+        rewards = log_growth(self.policy, relatives, listed, self.fee)
+        objective = self.problem.objective(_cumulated(rewards, self.problem.discount))
+        risks = [
+            (constraint, _cumulated(rewards, self.problem.discount_of(constraint)))
+            for constraint in self.problem.constraints
+        ]
+        slacks = self._track([empirical(item.measure, returns.detach()) for item, returns in risks])
+        metrics: Metrics = {"objective": objective.item()}
+        total = objective
+        for index, (constraint, returns) in enumerate(risks):
+            eta = constraint.eta_at(iteration)
+            barrier = Barrier(eta=eta, margin=constraint.margin or 1 / (HIGHEST_PRICE * eta))
+            price = barrier.price(slacks[index])
+            total = total + price * constraint.slack(constraint.measure(returns))
+            metrics[f"risk_{index}"] = float(self.risk[index])
+            metrics[f"slack_{index}"] = slacks[index]
+            metrics[f"price_{index}"] = price
+            metrics[f"regime_{index}"] = barrier.regime(slacks[index])
+        metrics["suboptimality_bound"] = suboptimality_bound(self.problem.constraints, iteration)
+        if not math.isfinite(total.item()):
+            raise DivergenceError("the return of a price path is not finite: lower the learning rate.")
+        self.optimiser.zero_grad()
+        (-total).backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        self._average()
+        return metrics
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        # A plain mean of the weights so far until the window is full.
+        weight = max(1.0 - self.settings.averaging, 1.0 / float(self.updates))
+        torch._foreach_lerp_(list(self.averaged.parameters()), list(self.policy.parameters()), weight)
+
+    def _track(self, estimates: list[tuple[float, float]]) -> list[float]:
+        """Slacks after the newest estimates, each with its standard error, joined the running ones."""
+        # The less the policy moves, the further back the estimates may look.
+        gain = self.settings.smoothing * self.settings.share(int(self.updates))
+        self.updates += 1
+        gain = max(gain, 1.0 / float(self.updates))
+        for index, (risk, error) in enumerate(estimates):
+            self.risk[index] += gain * (risk - self.risk[index])
+            self.risk_variance[index] = (1 - gain) ** 2 * self.risk_variance[index] + gain**2 * error**2
+        errors = self.risk_variance.sqrt().tolist()
+        return [
+            constraint.slack(risk, error)
+            for constraint, risk, error in zip(self.problem.constraints, self.risk.tolist(), errors, strict=True)
+        ]
+
+
+def log_growth(policy: Allocation, relatives: Tensor, listed: Tensor, fee: float = 0.0) -> Tensor:
+    """Log growth net of fees [P, L] of a policy that starts each path [P, L+1, A] in cash.
+
+    The fee is taken on what is traded at the wealth before it, which is the exact accounting up to fee².
+    """
+    logits = policy.logits(relatives[:, :-1], listed[:, :-1])
+    earned, still = relatives[:, 1:], listed[:, 1:]
+    if fee == 0:
+        return (policy.weights(logits) * earned).sum(-1).log()
+    held = torch.zeros_like(logits[:, 0])
+    held[:, 0] = 1.0
+    rewards = []
+    for step in range(logits.shape[1]):
+        weights = policy.weights(logits[:, step], held)
+        kept = 1 - fee * (weights - held)[:, 1:].abs().sum(-1)
+        values = weights * earned[:, step]
+        growth = values.sum(-1)
+        rewards.append((kept * growth).log())
+        drifted = values / growth.unsqueeze(-1)
+        stays = torch.where(still[:, step], drifted, 0.0)
+        paid_out = (drifted - stays).sum(-1)
+        held = torch.cat([stays[:, :1] + paid_out.unsqueeze(-1), stays[:, 1:]], -1)
+    return torch.stack(rewards, 1)
+
+
+def _cumulated(rewards: Tensor, discount: float) -> Tensor:
+    """Σ_t γ^t reward_t, [P]."""
+    return (rewards * discount ** torch.arange(rewards.shape[1])).sum(-1)
