@@ -4,14 +4,10 @@ python benchmarks/price_import.py [--tickers 500] [--rows 3500] [--repeats 9]
 
 `read` is `read_prices`, `clean` and `save` are what an import does after it, `import` is all of it in one go. `ratio`
 is over `read_csv`.
-Everything is timed `--repeats` times in turns, all in one process with one thread; the best run counts, since other
+Everything is timed `--repeats` times in turns, all in one process; the best run counts, since other
 work can only slow a run down. `cpu_ratio` is by the process's own time: on a busy machine the longer step is the less
 likely to run undisturbed, so that the ratio of wall times is too high there; but it leaves out waiting for the disk.
 """
-
-import os
-
-os.environ["OMP_NUM_THREADS"] = "1"
 
 import argparse
 import itertools
@@ -24,7 +20,6 @@ from pathlib import Path
 import exchange_calendars
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from portfolio_sdpo.market.cleaning import clean
 from portfolio_sdpo.market.ingest import import_snapshot
@@ -39,7 +34,6 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=3500)
     parser.add_argument("--repeats", type=int, default=9)
     options = parser.parse_args()
-    pa.set_cpu_count(1)
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(measure(Path(folder), options.tickers, options.rows, options.repeats), indent=2))
 

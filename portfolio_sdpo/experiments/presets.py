@@ -200,8 +200,8 @@ _TABLE_SDPO_CVAR = SdpoSettings(**{**dict(_TABLE_SDPO), "smoothing": 0.05})
 _TABLE_PHASE_ONE = SdpoSettings(
     **{
         **dict(_TABLE_SDPO),
-        "phase_one": 500,
-        "actor": ActorSettings(hidden=(), learning_rate=2.5e-2),
+        "phase_one": 1500,
+        "actor": ActorSettings(hidden=(), learning_rate=1e-2),
         "critic": CriticSettings(**{**dict(_TABLE_CRITIC), "epochs": 1}),
         "epochs": 2,
     }
@@ -249,7 +249,7 @@ _ALL = (
         },
         iterations=400,
         episodes=100,
-        safe_start=SafeStart(algorithm=_TABLE_PHASE_ONE, iterations=500, episodes=200, bounds=(24.6,)),
+        safe_start=SafeStart(algorithm=_TABLE_PHASE_ONE, iterations=1500, episodes=200, bounds=(24.5,)),
     ),
     Experiment(
         name="cmdp-variance-binding",

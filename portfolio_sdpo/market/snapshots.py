@@ -196,11 +196,12 @@ class Store:
             same = (
                 before is not None and before.sha256 == sha256 and (base is not None or _same_origin(before, manifest))
             )
+            stored = _read_only(frame.to_numpy(copy=True), frame.index, frame.columns)
             if current is not None and before is not None and same and self._is_sound(before):
-                return Saved(Snapshot(before, current, _from_parquet(content)), new=False)
+                return Saved(Snapshot(before, current, stored), new=False)
             digest = self._put(manifest.model_dump_json(indent=2).encode(), "json")
             write_atomically(self.root / "names" / name, f"{digest}\n".encode())
-        return Saved(Snapshot(manifest, digest, _from_parquet(content)), new=True)
+        return Saved(Snapshot(manifest, digest, stored), new=True)
 
     def verify(self, name: str | None = None) -> tuple[Check, ...]:
         """Read every version of the name, or of all names, and compare every hash."""
@@ -364,8 +365,10 @@ def _to_parquet(frame: pd.DataFrame) -> bytes:
     """
     if frame.index.name in frame.columns:
         raise SnapshotError(f"A ticker cannot be called {frame.index.name}; rename that column.")
-    model = pa.Schema.from_pandas(frame.iloc[:0])
-    schema = pa.schema([field.with_nullable(False) for field in model], metadata=model.metadata)
+    # What tells pandas which column is the index; asking for all columns' types would take longer than writing them.
+    index = pa.Schema.from_pandas(frame.iloc[:0, :0])
+    fields = [*(pa.field(str(ticker), pa.float64()) for ticker in frame.columns), *index]
+    schema = pa.schema([field.with_nullable(False) for field in fields], metadata=index.metadata)
     columns = [*(pa.array(column) for column in frame.to_numpy().T), pa.array(frame.index.to_numpy())]
     buffer = io.BytesIO()
     pq.write_table(
@@ -385,6 +388,11 @@ def _from_parquet(content: bytes) -> pd.DataFrame:
     values = np.empty((len(tickers), table.num_rows))
     for row, column in zip(values, table.columns, strict=False):
         row[:] = column.to_numpy()
-    values.flags.writeable = False  # whoever wants to change prices changes a copy
     dates = pd.DatetimeIndex(table.column(len(tickers)).to_numpy(), name="date")
-    return pd.DataFrame(values.T, index=dates, columns=pd.Index(tickers, name="ticker"), copy=False)
+    return _read_only(values.T, dates, pd.Index(tickers, name="ticker"))
+
+
+def _read_only(values: np.ndarray, dates: pd.Index, tickers: pd.Index) -> pd.DataFrame:
+    """A frame of these very values: whoever wants to change prices changes a copy."""
+    values.flags.writeable = False
+    return pd.DataFrame(values, index=dates, columns=tickers, copy=False)

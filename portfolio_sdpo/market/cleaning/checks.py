@@ -33,13 +33,19 @@ def late_listings(table: Table) -> Iterator[Finding]:
 def moves_and_stale_runs(table: Table) -> Iterator[Finding]:
     """Large moves and stale runs between prices that follow each other, whatever gap lies between them."""
     observed = ~np.isnan(table.values)
-    places = np.flatnonzero(observed)
-    flat = table.values.ravel()[places]
-    last = np.cumsum(observed.sum(axis=1))[:-1] - 1  # steps from one ticker to the next do not count
+    counts = observed.sum(axis=1)
+    flat = table.values.ravel()
+    if counts.sum() == flat.size:
+        places = np.arange(flat.size)
+    else:
+        places = np.flatnonzero(observed)
+        flat = flat[places]
+    last = np.cumsum(counts)[:-1] - 1  # steps from one ticker to the next do not count
     with np.errstate(over="ignore"):
-        moves = flat[1:] / flat[:-1] - 1
+        moves = flat[1:] / flat[:-1]
+    moves -= 1
     moves[last] = np.nan
-    large = np.flatnonzero(np.abs(moves) > LARGE_MOVE)
+    large = np.flatnonzero((moves > LARGE_MOVE) | (moves < -LARGE_MOVE))
     yield from _large_moves(table, places[large + 1], moves[large])
 
     # Steps without a change are few: runs are found among them alone.

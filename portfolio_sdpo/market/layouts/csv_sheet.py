@@ -109,6 +109,12 @@ class CsvSheet:
         return [table.column(f"f{column}").to_pandas() for column in texts], values
 
     def _convert(self, types: dict[int, pa.DataType]) -> pa.Table:
+        try:
+            return self._read(types, threads=True)
+        except pa.ArrowInvalid as error:
+            if "Expected" not in str(error):
+                raise
+        # A row with too many or too few cells: only a single thread knows which one.
         bad: list[Any] = []
 
         def remember(row: Any) -> str:
@@ -116,18 +122,7 @@ class CsvSheet:
             return "error"
 
         try:
-            return pa.csv.read_csv(
-                pa.BufferReader(pa.py_buffer(self._content).slice(self._start)),
-                # One thread is faster than several for files of this size, and with it errors know their row.
-                read_options=pa.csv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=BLOCK),
-                parse_options=pa.csv.ParseOptions(delimiter=self._separator, invalid_row_handler=remember),
-                convert_options=pa.csv.ConvertOptions(
-                    column_types={f"f{column}": kind for column, kind in types.items()},
-                    include_columns=[f"f{column}" for column in types],
-                    null_values=list(NULLS),
-                    strings_can_be_null=False,  # NA is a ticker
-                ),
-            )
+            return self._read(types, threads=False, invalid_row_handler=remember)
         except pa.ArrowInvalid:
             if not bad:
                 raise
@@ -136,6 +131,19 @@ class CsvSheet:
                 f"row {row.number} of the data has {row.actual_columns} cells where the header has "
                 f"{row.expected_columns}; correct the file."
             ) from None
+
+    def _read(self, types: dict[int, pa.DataType], threads: bool, **parsing: Any) -> pa.Table:
+        return pa.csv.read_csv(
+            pa.BufferReader(pa.py_buffer(self._content).slice(self._start)),
+            read_options=pa.csv.ReadOptions(autogenerate_column_names=True, use_threads=threads, block_size=BLOCK),
+            parse_options=pa.csv.ParseOptions(delimiter=self._separator, **parsing),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={f"f{column}": kind for column, kind in types.items()},
+                include_columns=[f"f{column}" for column in types],
+                null_values=list(NULLS),
+                strings_can_be_null=False,  # NA is a ticker
+            ),
+        )
 
     def _parse(self, columns: Sequence[pa.ChunkedArray], names: Sequence[str]) -> np.ndarray:
         """Columns of text as numbers: the clean ones at once, the others cell by cell."""

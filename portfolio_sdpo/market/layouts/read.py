@@ -31,7 +31,7 @@ def read_prices(path: Path, layout: str | None = None, dayfirst: bool | None = N
     path = Path(path)
     choice = parse_choice(layout).with_dayfirst(dayfirst)
     prices = _read_folder(path, choice) if isdir(path) else _read_file(path, choice)
-    if prices.frame.isna().to_numpy().all():
+    if np.isnan(prices.frame.to_numpy()).all():
         raise LayoutError(f"{path}: there is no price under {prices.column}; a file without prices cannot be used.")
     return prices
 
@@ -48,7 +48,8 @@ def _read_sheet(sheet: Sheet, plan: Plan, choice: Choice, name_of_file: str) -> 
     used, texts, values = _load(sheet, plan)
     # nasdaq.com writes the month first, whatever else its dates could be.
     dates = parse_dates(texts[0], False if plan.layout == "nasdaq" and choice.dates is None else choice.dayfirst)
-    keep = _dated(dates.days, values)
+    dated = _dated(dates.days, values)
+    keep = slice(None) if dated.all() else dated  # mostly all of them, and a copy is spared
     days, values = dates.days[keep], values[keep]
     if plan.ticker is not None:
         frame = pivot(days, texts[1][keep], values[:, 0])
