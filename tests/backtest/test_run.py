@@ -1,0 +1,278 @@
+"""A whole backtest: what it writes, what it refuses, and that it never sees ahead."""
+
+import json
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from portfolio_sdpo.backtest import CvarLimit, make_strategy, simulate
+from portfolio_sdpo.backtest.record import home, list_records, read_record
+from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
+from portfolio_sdpo.envs.portfolio.market import Market
+from portfolio_sdpo.errors import HistoryError, RunError, SettingsError, SnapshotError
+from portfolio_sdpo.market.cleaning import clean
+from portfolio_sdpo.market.manifest import Request
+from portfolio_sdpo.market.prices import Prices, wide
+from portfolio_sdpo.market.snapshots import Store, content_hash
+
+SESSIONS = 340
+DAYS = pd.bdate_range("2019-01-02", periods=SESSIONS)
+START, END = DAYS[260].date(), DAYS[320].date()
+PLAIN = ("cash", "equal-weight", "buy-and-hold", "inverse-volatility")
+
+
+class Noisy:
+    """Random weights that lean on yesterday's prices and on what is held; fails on demand."""
+
+    def __init__(self, name="noisy", seed=0, fail_after=None):
+        self.name, self.seed, self.fail_after = name, seed, fail_after
+        self.trace = []
+        self._rng = np.random.default_rng(seed)
+
+    def decide(self, history, held):
+        if len(self.trace) == self.fail_after:
+            raise ArithmeticError("the agent broke")
+        self.trace.append(
+            {
+                "date": history.dates[-1],
+                "iteration": 0,
+                "risk": -0.04,
+                "bound": -0.05,
+                "slack": 0.01,
+                "regime": "interior",
+            }
+        )
+        parts = self._rng.dirichlet(np.ones(len(held))) * history.relatives[-1] * history.listed[-1] + 0.1 * held
+        return parts / parts.sum()
+
+
+def save(name, frame):
+    prices = Prices(wide(frame), "close", "total-return")
+    return Store().save(name, clean(prices, calendar=None, carry=0), prices, Request(source="file", calendar=None))
+
+
+@pytest.fixture(autouse=True)
+def frame(tmp_path, monkeypatch, prices):
+    """Prices of a snapshot called `walk`."""
+    monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(tmp_path / "home"))
+    frame = prices(SESSIONS).set_axis(DAYS)
+    save("walk", frame)
+    return frame
+
+
+def settings(**changes):
+    chosen = {"snapshot": "walk", "strategies": PLAIN, "start": START, "end": END, "fee_bps": 10, "bootstrap": None}
+    return BacktestSettings(**(chosen | changes))
+
+
+def with_agents(seeds=(0,), **changes):
+    return settings(agents=[{"label": "noisy", "settings": {"noise": 1}}], seeds=seeds, **changes)
+
+
+def test_settings_survive_json():
+    given = with_agents(seeds=(3, 4), cash="tbill", limits={"max_weight": 0.3}, shield=True, bootstrap={"draws": 7})
+    assert BacktestSettings.model_validate_json(given.model_dump_json()) == given
+
+
+def test_folder_holds_everything_and_is_found_again(frame):
+    result = run_backtest(settings())
+    assert result.folder.parent == home()
+    assert sorted(path.name for path in result.folder.iterdir()) == [
+        "config.json",
+        "equity.parquet",
+        "metrics.json",
+        "report.html",
+        "trades.parquet",
+        "weights.parquet",
+    ]
+    assert list_records() == (result.folder,)
+    config = json.loads((result.folder / "config.json").read_text())
+    assert BacktestSettings.model_validate(config["settings"]) == settings()
+    assert config["data"]["sha256"] == content_hash(wide(frame)) == Store().open("walk").manifest.sha256
+    assert config["strategies"]["inverse-volatility"] == {"lookback": 252, "every": 5, "name": "inverse-volatility"}
+
+
+def test_wealth_is_that_of_the_simulation(frame):
+    market = Market.from_prices(frame, 0.02)
+    limits = settings(limits={"max_weight": 0.2}).limits
+    record = run_backtest(settings(cash=0.02, limits=limits)).record
+    for name in PLAIN:
+        track = simulate(market, make_strategy(name), start=START, end=END, fee=0.001, limits=limits)
+        rows = record.equity[record.equity.strategy == name]
+        np.testing.assert_array_equal(rows["wealth"], track.wealth)
+        assert list(rows["date"].dt.date) == list(track.dates.astype(date))
+
+
+def test_the_limit_reaches_the_strategies_that_have_one():
+    chosen = settings(strategies=("minimum-cvar", "maximum-return"), limit=CvarLimit(alpha=0.1, bound=-0.02, horizon=5))
+    # Too early for either to have a stock to look at: nothing is optimised.
+    early = BacktestSettings(**(dict(chosen) | {"start": DAYS[1].date(), "end": DAYS[8].date()}))
+    resolved = run_backtest(early).record.config["strategies"]
+    assert resolved["minimum-cvar"]["alpha"] == 0.1
+    assert resolved["maximum-return"]["limit"] == {"alpha": 0.1, "bound": -0.02, "horizon": 5}
+
+
+def test_without_a_start_it_begins_after_a_year():
+    record = run_backtest(settings(start=None, strategies=("equal-weight",))).record
+    assert record.metrics[0]["start"] == str(DAYS[252].date())
+
+
+def test_same_settings_give_the_same_figures():
+    chosen = with_agents(bootstrap={"draws": 20})
+    one, two = (run_backtest(chosen, agents=[Noisy()]) for _ in range(2))
+    assert one.record.metrics == two.record.metrics
+    assert one.folder != two.folder
+    assert one.record.config["id"][-8:] == two.record.config["id"][-8:]
+
+
+def test_agents_stand_beside_benchmarks_with_seed_and_trace():
+    result = run_backtest(with_agents(seeds=(1, 2)), agents=[Noisy(seed=2), Noisy(seed=1)])
+    keys = [(record["strategy"], record["seed"], record["kind"]) for record in result.record.metrics]
+    assert keys == [("noisy", 1, "agent"), ("noisy", 2, "agent"), *((name, None, "benchmark") for name in PLAIN)]
+    trace = read_record(result.folder).trace
+    assert trace is not None and len(trace) == 2 * 60 and set(trace.seed) == {1, 2}
+    assert trace["objective"].isna().all()
+
+
+@pytest.mark.parametrize(
+    "agents", [[], [Noisy(), Noisy()], [Noisy("other")], [Noisy(seed=5)], [Noisy(), Noisy("other")]]
+)
+def test_agents_must_be_those_declared(agents):
+    with pytest.raises(SettingsError, match="agents: the settings declare noisy with seed 0; give exactly these"):
+        run_backtest(with_agents(), agents=agents)
+
+
+def test_shield_shows_each_agent_twice_and_trains_it_once():
+    agent = Noisy()
+    limit = CvarLimit(bound=-0.01)
+    result = run_backtest(with_agents(shield=True, limit=limit, fee_bps=0), agents=[agent])
+    assert len(agent.trace) == 60
+    assert [record["strategy"] for record in result.record.metrics][:2] == ["noisy", "noisy + shield"]
+    weights, table = result.record.weights, result.record.shield
+    assert table is not None and len(table) == 60 and table["kappa"].between(0, 1).all()
+    raw, shielded = (weights[weights.strategy == name].iloc[:-1, 4:].to_numpy() for name in ("noisy", "noisy + shield"))
+    known = table["removed"].to_numpy() == ""
+    np.testing.assert_allclose(shielded[known], table["kappa"].to_numpy()[known, None] * raw[known], atol=1e-12)
+    assert (shielded <= raw + 1e-12).all()
+    summary = result.record.metrics[1]["shield"]
+    assert summary["decisions"] == 60 and summary["scaled"] == (table["kappa"] < 1).sum() > 0
+    assert summary["lowest_kappa"] == table["kappa"].min()
+    assert result.record.metrics[0]["shield"] is None
+
+
+def test_processes_change_nothing():
+    told = []
+    chosen = settings(strategies=PLAIN[:2])
+    alone = run_backtest(chosen)
+    together = run_backtest(chosen, jobs=2, progress=lambda *news: told.append(news))
+    assert alone.record.metrics == together.record.metrics
+    assert told == [("cash", 1, 1), ("equal-weight", 1, 1)]
+
+
+def test_progress_counts_decisions():
+    told = []
+    run_backtest(settings(strategies=("equal-weight",)), progress=lambda *news: told.append(news))
+    assert told == [("equal-weight", number, 12) for number in range(13)]
+
+
+@pytest.mark.parametrize("future", ["altered", "gone"])
+def test_no_row_knows_the_future(frame, future):
+    """Every row of every table up to day t is the same whatever happens afterwards."""
+    known = 300
+    other = frame.copy()
+    if future == "altered":
+        rng = np.random.default_rng(1)
+        other.iloc[known + 1 :] *= np.exp(rng.normal(0, 0.2, other.iloc[known + 1 :].shape))
+    else:
+        other.iloc[known + 1 :, :2] = np.nan
+    save("other", other)
+    one, two = (
+        run_backtest(with_agents(shield=True, snapshot=name), agents=[Noisy()]).record for name in ("walk", "other")
+    )
+    day = DAYS[known]
+    for name in ("equity", "weights", "trades", "trace", "shield"):
+        before = [getattr(record, name)[lambda table: table["date"] <= day] for record in (one, two)]
+        assert len(before[0]) > 0
+        pd.testing.assert_frame_equal(*(table.reset_index(drop=True) for table in before))
+    later = [record.equity[lambda table: table["date"] > day]["wealth"].to_numpy() for record in (one, two)]
+    assert not np.array_equal(*later)
+
+
+@pytest.mark.parametrize("chosen", [None, "mine"])
+def test_a_strategy_that_breaks_leaves_nothing(tmp_path, chosen):
+    folder = None if chosen is None else tmp_path / "new" / chosen
+    with pytest.raises(ArithmeticError, match="the agent broke"):
+        run_backtest(with_agents(), folder, agents=[Noisy(fail_after=10)])
+    assert not home().exists()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_that_is_taken_is_refused_before_the_work(tmp_path):
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "precious").touch()
+    agent = Noisy()
+    with pytest.raises(RunError, match="never overwritten"):
+        run_backtest(with_agents(), tmp_path / "taken", agents=[agent])
+    assert agent.trace == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strategies": ("equal",)}, "there is no 'equal'; there are cash, equal-weight"),
+        ({"strategies": ()}, "name at least one strategy"),
+        ({"strategies": ("cash", "cash")}, "needs its own name"),
+        ({"agents": [{"label": "cash"}]}, "needs its own name"),
+        ({"cash": "gold"}, "BacktestSettings.cash: must be zero, tbill or a yearly rate"),
+        ({"cash": 2}, "BacktestSettings.cash"),
+        ({"fee_bps": -1}, "BacktestSettings.fee_bps"),
+        ({"seeds": (1, 1)}, "seeds: must be different"),
+        ({"start": "soon"}, "BacktestSettings.start"),
+        ({"start": END, "end": START}, "start: must be before end"),
+        ({"limit": {"alpha": 1.5}}, "BacktestSettings.limit.alpha"),
+        ({"shield": True, "shield_lookback": 3}, "shield_lookback"),
+        ({"colour": "red"}, "BacktestSettings.colour"),
+    ],
+)
+def test_wrong_settings_are_refused(changes, message):
+    with pytest.raises(SettingsError, match=message):
+        settings(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"snapshot": "nobody"}, SnapshotError, "There is no snapshot nobody"),
+        ({"start": "2030-01-02", "end": None}, HistoryError, "start: 2030-01-02 is outside the prices"),
+        ({"end": "2030-01-02"}, HistoryError, "end: 2030-01-02 is outside the prices"),
+        (
+            {"snapshot": "short", "start": None, "end": None},
+            HistoryError,
+            "50 sessions, and a backtest begins after 252",
+        ),
+        (
+            {"snapshot": "late", "cash": "tbill"},
+            SettingsError,
+            "cash: the Treasury bill's rate is known from 2016-01-04",
+        ),
+        ({"limit": {"alpha": 0.001}, "strategies": ("maximum-return",)}, SettingsError, "MaximumReturn.lookback"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence(frame, changes, error, message):
+    save("short", frame.iloc[:50])
+    save("late", frame.set_axis(DAYS + pd.Timedelta(days=7 * 52 * 4)))
+    if changes.get("snapshot") == "late":
+        changes = changes | {"start": None, "end": None}
+    with pytest.raises(error, match=message):
+        run_backtest(settings(**changes))
+    assert not home().exists()
+
+
+def test_the_bundled_sample_and_the_treasury_bill():
+    chosen = BacktestSettings(strategies=("cash",), start="2019-01-02", end="2019-02-01", cash="tbill", bootstrap=None)
+    record = run_backtest(chosen).record
+    assert record.config["data"]["source"] == "bundled sample" and len(record.config["data"]["cash_sha256"]) == 64
+    assert record.metrics[0]["cagr"] == pytest.approx(0.0245, abs=0.0015)
+    assert any("JPM's dividend" in note for note in record.config["data"]["notes"])
