@@ -202,7 +202,7 @@ _TABLE_PHASE_ONE = SdpoSettings(
         **dict(_TABLE_SDPO),
         "phase_one": 1500,
         "actor": ActorSettings(hidden=(), learning_rate=1e-2),
-        "critic": CriticSettings(**{**dict(_TABLE_CRITIC), "epochs": 1}),
+        "critic": CriticSettings(**{**dict(_TABLE_CRITIC), "transitions": 2000}),
         "epochs": 2,
     }
 )

@@ -27,6 +27,9 @@ class CriticSettings(Settings):
     learning_rate: float = Field(default=1e-3, gt=0)
     epochs: int = Field(default=5, ge=1)
     minibatches: int = Field(default=4, ge=1)
+    transitions: int | None = Field(default=None, ge=1)
+    """How many of a rollout's transitions, drawn at random, a fit uses at most; None: all. Critics follow a policy that
+    takes small steps on large rollouts with a part of them, and the fit is what costs time."""
     target_lambda: float = Field(default=0.9, ge=0, le=1)
     """λ of the targets: 0 is one-step TD, 1 the plain return."""
     warm_up: int = Field(default=10, ge=1)
@@ -105,7 +108,11 @@ class CriticBank(nn.Module):
         """Regression on one rollout (Algorithm 1, lines 3–9), the first one several times over."""
         loss = 0.0
         for _ in range(self.settings.warm_up if self.fits == 0 else 1):
-            loss = self.regress(rollout.observation, self.targets(rollout, grid, generator), generator)
+            inputs, targets = rollout.observation, self.targets(rollout, grid, generator)
+            if self.settings.transitions is not None and self.settings.transitions < len(inputs):
+                drawn = torch.randperm(len(inputs), generator=generator)[: self.settings.transitions]
+                inputs, targets = inputs[drawn], [target[drawn] for target in targets]
+            loss = self.regress(inputs, targets, generator)
         return {"critic_loss": loss}
 
     def regress(self, inputs: Tensor, targets: Sequence[Tensor], generator: torch.Generator) -> float:

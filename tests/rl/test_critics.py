@@ -343,6 +343,21 @@ def test_averaged_weights(by_hand):
     assert not any(parameter.requires_grad for parameter in lagging.averaged.parameters())
 
 
+@pytest.mark.parametrize(("transitions", "used"), [(None, 40), (1000, 40), (12, 12)])
+def test_a_fit_may_use_a_part_of_the_rollout(monkeypatch, transitions, used):
+    generator = torch.Generator().manual_seed(0)
+    rollout = one_step(40, generator)
+    critics = bank(SMALL.model_copy(update={"transitions": transitions, "warm_up": 1}))
+    seen = []
+    monkeypatch.setattr(critics, "regress", lambda inputs, targets, _: seen.append((inputs, targets)) or 0.0)
+    critics.fit(rollout, Grid(rollout), generator)
+    ((inputs, (targets,)),) = seen
+    assert len(inputs) == len(targets) == used
+    # Rows stay together: a target is one of its own state's rewards.
+    given = torch.stack([rollout.observation[:, 0], rollout.signals["reward"]], -1).tolist()
+    assert all(row in given for row in torch.stack([inputs[:, 0], targets[:, 0]], -1).tolist())
+
+
 def test_keys_share_a_critic_only_if_signal_and_discount_agree():
     critics = bank(keys=(REWARD, PAIN, REWARD, ("reward", 1.0)))
     assert critics.keys == [REWARD, PAIN, ("reward", 1.0)] and len(critics.online) == 3
