@@ -249,7 +249,7 @@ _ALL = (
         },
         iterations=400,
         episodes=100,
-        safe_start=SafeStart(algorithm=_TABLE_PHASE_ONE, iterations=1500, episodes=200, bounds=(24.5,)),
+        safe_start=SafeStart(algorithm=_TABLE_PHASE_ONE, iterations=1500, episodes=200, bounds=(25.0,)),
     ),
     Experiment(
         name="cmdp-variance-binding",
