@@ -116,7 +116,8 @@ def block_length(moves: Array) -> float:
     # The rule divides by the variance and looks five lags ahead.
     if len(size) < 10 or np.ptp(size) == 0.0:
         return 1.0
-    best = float(optimal_block_length(size)["stationary"].iloc[0])
+    with np.errstate(divide="ignore", invalid="ignore"):  # where autocovariances cancel out there is no best length
+        best = float(optimal_block_length(size)["stationary"].iloc[0])
     return min(max(best, 1.0), float(len(size))) if np.isfinite(best) else 1.0
 
 
