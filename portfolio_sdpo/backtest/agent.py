@@ -16,8 +16,8 @@ import torch
 from pydantic import Field
 
 from portfolio_sdpo.backtest.shield import CvarLimit
-from portfolio_sdpo.envs.portfolio.market import Array, Market
-from portfolio_sdpo.envs.portfolio.scenarios import Kind, Paths, bootstrap_paths, window_paths
+from portfolio_sdpo.envs.portfolio.market import Array, Market, Mask
+from portfolio_sdpo.envs.portfolio.scenarios import Kind, Replay, Resample, Scenarios, window_paths
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule
 from portfolio_sdpo.rl.algorithms.base import Problem
@@ -87,9 +87,11 @@ class Agent:
         else:
             updates = self.settings.further
         constraint = self._learner.problem.constraints[0]
+        scenarios = self._scenarios(history)
         for number in range(updates):
-            paths = self._paths(history, number)
-            row = self._learner.update(*_tensors(paths.relatives, paths.listed))
+            rng = np.random.default_rng(np.random.SeedSequence([self.seed, len(history) - 1, number]))
+            rows = scenarios.draw(rng, scenarios.choose(rng, scenarios.paths or self.settings.paths))
+            row = self._learner.update(*_tensors(scenarios.relatives[rows], scenarios.listed[rows]))
             self.trace.append(
                 {
                     "date": str(history.dates[-1]),
@@ -101,23 +103,20 @@ class Agent:
                     "regime": row["regime_0"],
                 }
             )
-        return self._weights(history, held)
+        return self._weights(history, held, scenarios.listed[-1])
 
-    def _paths(self, history: Market, number: int) -> Paths:
+    def _scenarios(self, history: Market) -> Scenarios:
+        """What the updates before a decision draw from."""
         t, window = len(history) - 1, self.settings.limit.horizon
         if self.settings.scenarios == "window":
-            return window_paths(history, t, window)
-        seed = np.random.SeedSequence([self.seed, t, number])
-        return bootstrap_paths(
-            history, t, window, self.settings.paths, self.settings.block, seed, self.settings.history
-        )
+            return Replay.of_paths(window_paths(history, t, window))
+        return Resample.of(history, t, window, self.settings.block, self.settings.history)
 
     @torch.no_grad()
-    def _weights(self, history: Market, held: Array) -> Array:
-        """What the averaged policy holds after the last sessions; stocks that no scenario holds stay out."""
+    def _weights(self, history: Market, held: Array, known: Mask) -> Array:
+        """What the averaged policy holds after the last sessions; stocks that scenarios do not know [A] stay out."""
         assert self._learner is not None
         policy, window = self._learner.averaged, self.settings.limit.horizon
-        known = self._paths(history, 0).listed[0, -1]
         listed = history.listed[-window:] & known
         relatives = np.where(listed, history.relatives[-window:], 1.0)
         logits = policy.logits(*_tensors(relatives[None], listed[None]))[0, -1]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from portfolio_sdpo.envs.portfolio.market import Array
+from portfolio_sdpo.envs.portfolio.scenarios import politis_white
 from portfolio_sdpo.errors import MissingExtraError
 from portfolio_sdpo.settings import Settings
 
@@ -42,19 +43,8 @@ def resampled_days(returns: Array, bootstrap: Bootstrap, horizon: int = 1) -> ND
         raise MissingExtraError("Confidence intervals need the package arch: pip install 'portfolio_sdpo[backtest]'.")
     from arch.bootstrap import StationaryBootstrap
 
-    length = bootstrap.block or max(_chosen_block(returns), horizon)
+    length = bootstrap.block or max(math.ceil(politis_white(returns)), horizon)
     source = StationaryBootstrap(
         min(length, len(returns)), np.arange(len(returns)), seed=np.random.default_rng(bootstrap.seed)
     )
     return np.stack([source.update_indices() for _ in range(bootstrap.draws)])
-
-
-def _chosen_block(returns: Array) -> int:
-    """Politis and White's mean block length; 1 where a series is too short or too flat to say."""
-    from arch.bootstrap import optimal_block_length
-
-    if len(returns) < 10 or np.ptp(returns) < 1e-12:
-        return 1
-    with np.errstate(all="ignore"):
-        length = float(optimal_block_length(returns)["stationary"].iloc[0])
-    return math.ceil(length) if np.isfinite(length) and length >= 1.0 else 1

@@ -1,5 +1,6 @@
 """A safety constraint: signal, risk measure, bound and sense, with the barrier's weight and the budget's discount."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
@@ -136,3 +137,8 @@ class Constraint(Settings):
     def eta_at(self, iteration: int) -> float:
         """eta at that iteration, scheduled or not."""
         return self.eta.at(iteration) if isinstance(self.eta, EtaSchedule) else self.eta
+
+
+def slacks_of(constraints: Iterable[Constraint], risks: Iterable[float], errors: Iterable[float]) -> list[float]:
+    """How far inside its bound each estimated risk is, given its standard error."""
+    return [item.slack(risk, error) for item, risk, error in zip(constraints, risks, errors, strict=True)]

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from portfolio_sdpo.errors import DivergenceError
 from portfolio_sdpo.nn.allocation import Allocation
 from portfolio_sdpo.risk import Barrier, suboptimality_bound
+from portfolio_sdpo.risk.constraint import slacks_of
 from portfolio_sdpo.rl.algorithms.base import Metrics, Problem, set_rate
 from portfolio_sdpo.rl.risk_advantage import empirical
 from portfolio_sdpo.settings import Settings
@@ -117,10 +118,7 @@ class Analytic(nn.Module):
             self.risk[index] += gain * (risk - self.risk[index])
             self.risk_variance[index] = (1 - gain) ** 2 * self.risk_variance[index] + gain**2 * error**2
         errors = self.risk_variance.sqrt().tolist()
-        return [
-            constraint.slack(risk, error)
-            for constraint, risk, error in zip(self.problem.constraints, self.risk.tolist(), errors, strict=True)
-        ]
+        return slacks_of(self.problem.constraints, self.risk.tolist(), errors)
 
 
 def log_growth(policy: Allocation, relatives: Tensor, listed: Tensor, fee: float = 0.0) -> Tensor:

@@ -161,7 +161,8 @@ def test_distribution_holds_every_window(record, page):
 
 
 def test_plotly_knows_every_figure(page):
-    go = pytest.importorskip("plotly.graph_objects")
+    import plotly.graph_objects as go
+
     stored = json.loads(page.scripts["figures"])["specs"]
     specs = [stored["equity"], stored["drawdown"]]
     specs += [spec for part in ("weights", "distribution", "trace") for spec in stored[part].values()]

@@ -107,18 +107,23 @@ def block_length(moves: Array) -> float:
     does, and that is what makes a bad fortnight.
     """
     try:
-        from arch.bootstrap import optimal_block_length
+        return politis_white(np.abs(np.log(moves.mean(axis=1))))
     except ModuleNotFoundError:
         raise SettingsError(
             "block: choosing it needs arch; give a number or install portfolio_sdpo[backtest]."
         ) from None
-    size = np.abs(np.log(moves.mean(axis=1)))
+
+
+def politis_white(series: Array) -> float:
+    """The mean block length that the rule chooses for a series [n]; 1 where it is too short or too flat to say."""
+    from arch.bootstrap import optimal_block_length
+
     # The rule divides by the variance and looks five lags ahead.
-    if len(size) < 10 or np.ptp(size) == 0.0:
+    if len(series) < 10 or np.ptp(series) < 1e-12:
         return 1.0
-    with np.errstate(divide="ignore", invalid="ignore"):  # where autocovariances cancel out there is no best length
-        best = float(optimal_block_length(size)["stationary"].iloc[0])
-    return min(max(best, 1.0), float(len(size))) if np.isfinite(best) else 1.0
+    with np.errstate(all="ignore"):  # where autocovariances cancel out there is no best length
+        best = float(optimal_block_length(series)["stationary"].iloc[0])
+    return min(max(best, 1.0), float(len(series))) if np.isfinite(best) else 1.0
 
 
 def stationary_rows(starts: Rows, uniform: Array, block: float, days: int) -> Rows:

@@ -19,6 +19,7 @@ from torch import Tensor
 from portfolio_sdpo.errors import InfeasibleConstraintError
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Barrier, Constraint, suboptimality_bound
+from portfolio_sdpo.risk.constraint import slacks_of
 from portfolio_sdpo.rl.advantage import Grid
 from portfolio_sdpo.rl.algorithms.base import Metrics, Problem, set_rate
 from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings
@@ -134,10 +135,7 @@ class Ipo(Ppo):
 
     def slacks(self, errors: Sequence[float]) -> list[float]:
         """How far inside its bound each running estimate is."""
-        return [
-            constraint.slack(risk, error)
-            for constraint, risk, error in zip(self.problem.constraints, self.risk.tolist(), errors, strict=True)
-        ]
+        return slacks_of(self.problem.constraints, self.risk.tolist(), errors)
 
     def enter_phase(self, slacks: list[float], iteration: int) -> Metrics:
         """Phase I ends when every slack is positive; it fails when its iterations are used up before."""
