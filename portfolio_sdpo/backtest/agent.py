@@ -22,6 +22,7 @@ from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule
 from portfolio_sdpo.rl.algorithms.base import Problem
 from portfolio_sdpo.rl.analytic import Analytic, AnalyticSettings
+from portfolio_sdpo.rl.rollout import torch_generator
 from portfolio_sdpo.settings import Settings
 
 
@@ -89,9 +90,12 @@ class Agent:
         constraint = self._learner.problem.constraints[0]
         scenarios = self._scenarios(history)
         for number in range(updates):
-            rng = np.random.default_rng(np.random.SeedSequence([self.seed, len(history) - 1, number]))
+            draws = np.random.SeedSequence([self.seed, len(history) - 1, number])
+            rng = np.random.default_rng(draws)
             rows = scenarios.draw(rng, scenarios.choose(rng, scenarios.paths or self.settings.paths))
-            row = self._learner.update(*_tensors(scenarios.relatives[rows], scenarios.listed[rows]))
+            row = self._learner.update(
+                *_tensors(scenarios.relatives[rows], scenarios.listed[rows]), torch_generator(draws)
+            )
             self.trace.append(
                 {
                     "date": str(history.dates[-1]),
@@ -112,15 +116,14 @@ class Agent:
             return Replay.of_paths(window_paths(history, t, window))
         return Resample.of(history, t, window, self.settings.block, self.settings.history)
 
-    @torch.no_grad()
     def _weights(self, history: Market, held: Array, known: Mask) -> Array:
-        """What the averaged policy holds after the last sessions; stocks that scenarios do not know [A] stay out."""
+        """What the policy holds after the last sessions; stocks that scenarios do not know [A] stay out."""
         assert self._learner is not None
-        policy, window = self._learner.averaged, self.settings.limit.horizon
+        window = self.settings.limit.horizon
         listed = history.listed[-window:] & known
         relatives = np.where(listed, history.relatives[-window:], 1.0)
-        logits = policy.logits(*_tensors(relatives[None], listed[None]))[0, -1]
-        weights = policy.weights(logits, torch.as_tensor(held, dtype=torch.float32)).double().numpy()
+        now = torch.as_tensor(held, dtype=torch.float32)
+        weights = self._learner.weights(*_tensors(relatives, listed), now).double().numpy()
         return np.asarray(weights / weights.sum())
 
 

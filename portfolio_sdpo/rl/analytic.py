@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from portfolio_sdpo.errors import DivergenceError
 from portfolio_sdpo.nn.allocation import Allocation
 from portfolio_sdpo.risk import Barrier, suboptimality_bound
 from portfolio_sdpo.risk.constraint import slacks_of
 from portfolio_sdpo.rl.algorithms.base import Metrics, Problem, set_rate
+from portfolio_sdpo.rl.path_learner import PathLearner
 from portfolio_sdpo.rl.risk_advantage import empirical
 from portfolio_sdpo.settings import Settings
 
@@ -34,6 +37,7 @@ than the shadow price of the optimum, however large η grows, or the bound is no
 class AnalyticSettings(Settings):
     """How an allocation policy looks and learns by gradients through the reward."""
 
+    kind: Literal["analytic"] = "analytic"
     hidden: tuple[int, int] = (64, 64)
     """Width of the LSTM and of the layer after it."""
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -49,7 +53,7 @@ class AnalyticSettings(Settings):
         return 1 - 0.9 * min(iteration / self.anneal, 1.0) if self.anneal else 1.0
 
 
-class Analytic(nn.Module):
+class Analytic(PathLearner):
     """An allocation policy and the rule by which a batch of price paths improves it."""
 
     risk: Tensor
@@ -70,8 +74,8 @@ class Analytic(nn.Module):
         self.register_buffer("risk_variance", torch.zeros(count, dtype=torch.float64))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
-    def update(self, relatives: Tensor, listed: Tensor) -> Metrics:
-        """One step on paths [P, L+1, A]; the learner's view of them before it."""
+    def update(self, relatives: Tensor, listed: Tensor, generator: torch.Generator) -> Metrics:
+        """One step; nothing in it is random."""
         iteration = int(self.updates)
         share = self.settings.share(iteration)
         set_rate(self.optimiser, self.settings.learning_rate * share)
@@ -101,6 +105,14 @@ class Analytic(nn.Module):
         self.optimiser.step()
         self._average()
         return metrics
+
+    @torch.no_grad()
+    def weights(self, relatives: Tensor, listed: Tensor, held: Tensor) -> Tensor:
+        logits = self.averaged.logits(relatives.unsqueeze(0), listed.unsqueeze(0))[0, -1]
+        return self.averaged.weights(logits, held)
+
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return [self.optimiser]
 
     @torch.no_grad()
     def _average(self) -> None:

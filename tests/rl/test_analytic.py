@@ -41,7 +41,7 @@ def one_period(returns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def test_growth_of_a_constant_mix_by_hand():
     policy = constant(Allocation(3, (4, 4)), [0.5, 0.25, 0.25])
     relatives = torch.tensor([[[1.0, 1.0, 1.0], [1.0, 1.2, 0.8], [1.0, 1.0, 2.0]]])
-    growth = log_growth(policy, relatives, torch.ones_like(relatives, dtype=torch.bool))
+    growth = log_growth(policy, relatives, torch.ones_like(relatives, dtype=torch.bool), torch.Generator())
     assert growth.exp().detach().numpy() == pytest.approx(np.array([[1.0, 1.25]]))
 
 
@@ -66,7 +66,7 @@ def test_leaves_cash_for_a_stock_that_always_rises_and_not_for_one_that_falls():
         agent = learner(-0.05, 2, 150)
         relatives, listed = one_period(torch.full((64, 1), move))
         for _ in range(150):
-            agent.update(relatives, listed)
+            agent.update(relatives, listed, torch.Generator())
         weight = agent.policy(relatives[:1, :1], listed[:1, :1])[0, 0, 1].item()
         assert least <= weight <= most
 
@@ -79,7 +79,7 @@ def test_finds_what_the_past_says_about_tomorrow():
         move = torch.where(torch.rand(256, generator=generator) < 0.5, 0.02, -0.02)
         relatives = torch.ones(256, 2, 2)
         relatives[..., 1] += move.unsqueeze(-1)
-        row = agent.update(relatives, torch.ones_like(relatives, dtype=torch.bool))
+        row = agent.update(relatives, torch.ones_like(relatives, dtype=torch.bool), generator)
     assert row["objective"] > 0.9 * 0.5 * np.log(1.02)
 
 
@@ -102,7 +102,7 @@ def test_one_period_optimum_under_a_cvar_limit(bound):
     tails = []
     for update in range(500):
         batch = torch.randint(2000, (1000,), generator=generator)
-        agent.update(relatives[batch], listed[batch])
+        agent.update(relatives[batch], listed[batch], torch.Generator())
         if update % 10 == 9:
             weights = agent.averaged(relatives[:1, :1], listed[:1, :1])[0, 0, 1:].double().numpy()
             tails.append(tail(of(weights)))
@@ -112,6 +112,6 @@ def test_one_period_optimum_under_a_cvar_limit(bound):
 
 def test_the_log_says_where_each_constraint_stands():
     agent = learner(-0.05, 2, 10)
-    row = agent.update(*one_period(torch.full((64, 1), 0.01)))
+    row = agent.update(*one_period(torch.full((64, 1), 0.01)), torch.Generator())
     assert row["regime_0"] == "interior" and row["slack_0"] == pytest.approx(0.05, abs=1e-3)
     assert row["suboptimality_bound"] == pytest.approx(1 / 500)
