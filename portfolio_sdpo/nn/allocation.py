@@ -11,12 +11,11 @@ import math
 import torch
 from torch import Tensor, nn
 
+from portfolio_sdpo.nn.policy import SimplexHead
 from portfolio_sdpo.nn.trunk import orthogonal
 
 DAILY_MOVE = 0.02
 """Log growth that counts as one unit of input: about a stock's daily standard deviation."""
-CASH_AT_START = 0.9995
-"""Weight of cash before the first update."""
 
 
 class PathTrunk(nn.Module):
@@ -50,20 +49,22 @@ class Allocation(nn.Module):
         self.output = orthogonal(nn.Linear(self.trunk.features, assets), gain=0.01)
         self.from_held = nn.Linear(assets, assets, bias=False) if sees_held else None
         with torch.no_grad():
-            self.output.bias[0] = math.log(CASH_AT_START / (1 - CASH_AT_START) * (assets - 1))
+            self.output.bias.copy_(SimplexHead(assets).initial)
             if self.from_held is not None:
                 self.from_held.weight.zero_()
 
-    def logits(self, relatives: Tensor, listed: Tensor) -> Tensor:
-        """Everything but the held weights' part, [P, L, A], −∞ where nothing is listed."""
+    def logits(self, relatives: Tensor, listed: Tensor, unlisted: float = -math.inf) -> Tensor:
+        """Everything but the held weights' part, [P, L, A], `unlisted` where nothing is listed."""
         logits: Tensor = self.output(self.trunk(relatives, listed))
-        return logits.masked_fill(~listed, -math.inf)
+        return logits.masked_fill(~listed, unlisted)
+
+    def join(self, logits: Tensor, held: Tensor) -> Tensor:
+        """Logits [..., A] with the part of held weights [..., A], if the policy sees them."""
+        return logits if self.from_held is None else logits + self.from_held(held)
 
     def weights(self, logits: Tensor, held: Tensor | None = None) -> Tensor:
         """Weights [..., A] from `logits` [..., A] and, if the policy sees them, held weights [..., A]."""
-        if self.from_held is not None and held is not None:
-            logits = logits + self.from_held(held)
-        return torch.softmax(logits, -1)
+        return torch.softmax(logits if held is None else self.join(logits, held), -1)
 
     def forward(self, relatives: Tensor, listed: Tensor) -> Tensor:
         """Weights [P, L, A] of a policy that does not see what is held."""

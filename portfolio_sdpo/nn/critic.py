@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from portfolio_sdpo.nn.quantile_loss import quantile_huber_loss
-from portfolio_sdpo.nn.trunk import Mlp, orthogonal
+from portfolio_sdpo.nn.trunk import Trunk, orthogonal
 
 
 def midpoints(count: int) -> Tensor:
@@ -26,7 +26,7 @@ class Critic(nn.Module):
     location: Tensor
     scale: Tensor
 
-    def __init__(self, trunk: Mlp) -> None:
+    def __init__(self, trunk: Trunk) -> None:
         super().__init__()
         self.trunk = trunk
         self.register_buffer("location", torch.zeros(()))
@@ -64,7 +64,7 @@ class QuantileCritic(Critic):
 
     frequencies: Tensor
 
-    def __init__(self, trunk: Mlp, dimension: int = 256, kappa: float = 0.0) -> None:
+    def __init__(self, trunk: Trunk, dimension: int = 256, kappa: float = 0.0) -> None:
         super().__init__(trunk)
         self.embedding = nn.Linear(dimension, trunk.features)
         self.kappa = kappa

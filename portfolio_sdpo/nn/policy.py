@@ -1,7 +1,8 @@
 """Policies: a trunk, an output layer, and a head that reads the output as a distribution over actions.
 
 A head is stateless: it maps parameters [..., P], which the network makes, to samples, log-probabilities, entropies and
-divergences. Algorithms only ever see heads through these functions, so a new kind of action is one new head.
+divergences, and samples to what the environment is given. Algorithms only ever see heads through these functions, so a
+new kind of action is one new head.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.trunk import FirstLayer, Mlp, ObservationCodec, orthogonal
+from portfolio_sdpo.nn.trunk import ObservationCodec
 
 _LOG_2PI = math.log(2 * math.pi)
+CASH_AT_START = 0.9995
+"""Weight of cash before the first update."""
 
 
 class CategoricalHead:
@@ -29,6 +32,7 @@ class CategoricalHead:
     def __init__(self, count: int) -> None:
         self.count = count
         self.width = count
+        self.initial = torch.zeros(count)
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
         # The Gumbel trick: cheaper than torch.multinomial on small batches, and exact.
@@ -49,6 +53,10 @@ class CategoricalHead:
         log_old, log_new = torch.log_softmax(old, -1), torch.log_softmax(new, -1)
         return (log_old.exp() * (log_old - log_new)).sum(-1)
 
+    def executed(self, action: Tensor) -> Tensor:
+        """What the environment is given."""
+        return action
+
 
 class GaussianHead:
     """A real vector of length `size`; the parameters are mean and log standard deviation, [..., 2·size]."""
@@ -59,6 +67,7 @@ class GaussianHead:
         self.size = size
         self.action_shape: tuple[int, ...] = (size,)
         self.width = size
+        self.initial = torch.zeros(size)
 
     def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
         mean, log_std = parameters.chunk(2, -1)
@@ -81,13 +90,29 @@ class GaussianHead:
         squared = (2 * log_old).exp() + (mean_old - mean_new).square()
         return (log_new - log_old + 0.5 * squared * (-2 * log_new).exp() - 0.5).sum(-1)
 
+    def executed(self, action: Tensor) -> Tensor:
+        """What the environment is given."""
+        return action
+
+
+class SimplexHead(GaussianHead):
+    """Weights on cash and stocks: the softmax of Gaussian logits, whose mean starts all in cash."""
+
+    def __init__(self, assets: int) -> None:
+        super().__init__(assets)
+        self.initial[0] = math.log(CASH_AT_START / (1 - CASH_AT_START) * (assets - 1))
+
+    def executed(self, action: Tensor) -> Tensor:
+        """Weights [..., A] of logits [..., A]."""
+        return torch.softmax(action.double(), -1)
+
 
 class Policy(nn.Module):
     """π(a | s): observations [..., D] to the parameters [..., P] of `head`.
 
     It starts at a known place: the output layer is almost zero, so a categorical policy begins uniform and a Gaussian
-    one begins at mean zero (no motion) with standard deviation `initial_std`. With `hidden` empty the policy is linear
-    in the observation: for a discrete state a table of logits.
+    one begins at mean zero (no motion; all in cash, for weights) with standard deviation `initial_std`. With `hidden`
+    empty the policy is linear in the observation: for a discrete state a table of logits.
     """
 
     def __init__(
@@ -96,14 +121,7 @@ class Policy(nn.Module):
         super().__init__()
         self.head: CategoricalHead | GaussianHead = _head_for(action_space)
         width = self.head.width
-        if hidden:
-            self.network: nn.Module = nn.Sequential(
-                Mlp(codec, hidden), orthogonal(nn.Linear(hidden[-1], width), gain=0.01)
-            )
-        else:
-            self.network = FirstLayer(codec, width)
-            for parameter in self.network.parameters():
-                nn.init.zeros_(parameter)
+        self.network = codec.policy_network(hidden, self.head.initial)
         gaussian = isinstance(self.head, GaussianHead)
         self.log_std = nn.Parameter(torch.full((width,), math.log(initial_std))) if gaussian else None
 
@@ -125,6 +143,8 @@ class Policy(nn.Module):
 def _head_for(space: spaces.Space[Any]) -> CategoricalHead | GaussianHead:
     if isinstance(space, spaces.Discrete):
         return CategoricalHead(int(space.n))
+    if getattr(space, "simplex", False) and len(space.shape or ()) == 1:
+        return SimplexHead(int(space.shape[0]))  # type: ignore[index]
     if isinstance(space, spaces.Box) and len(space.shape) == 1:
         return GaussianHead(int(space.shape[0]))
     raise SettingsError(f"action space {space} is not supported: use Discrete or a one-dimensional Box.")

@@ -56,6 +56,23 @@ class ObservationCodec:
                 real.append(np.asarray(value, dtype=np.float32).reshape(count, -1))
         return torch.from_numpy(np.concatenate(discrete + real, axis=1))
 
+    def trunk(self, hidden: Sequence[int], extra: int = 0) -> Trunk:
+        """What a critic stands on: observations (+ `extra` further real columns) to features."""
+        return Mlp(self, hidden, extra)
+
+    def policy_network(self, hidden: Sequence[int], initial: Tensor) -> nn.Module:
+        """Observations to `initial` [width], near enough, until it learns; without hidden layers it is linear."""
+        if hidden:
+            trunk, output = self.trunk(hidden), orthogonal(nn.Linear(hidden[-1], len(initial)), gain=0.01)
+            output.bias.data.copy_(initial)
+            return nn.Sequential(trunk, output)
+        network = FirstLayer(self, len(initial))
+        for parameter in network.parameters():
+            nn.init.zeros_(parameter)
+        start = network.linear.bias if network.linear is not None else network.tables[0].weight
+        start.data.add_(initial)  # type: ignore[operator]
+        return network
+
 
 def _leaves(space: spaces.Space[Any]) -> list[spaces.Space[Any]]:
     if isinstance(space, spaces.Dict):
@@ -108,7 +125,13 @@ def orthogonal(layer: nn.Linear, gain: float) -> nn.Linear:
     return layer
 
 
-class Mlp(nn.Module):
+class Trunk(nn.Module):
+    """Maps observations [..., D] to features [..., `features`]."""
+
+    features: int
+
+
+class Mlp(Trunk):
     """Observation [..., D] (+ `extra` further real columns) → features [..., hidden[-1]], tanh between layers."""
 
     def __init__(self, codec: ObservationCodec, hidden: Sequence[int], extra: int = 0) -> None:

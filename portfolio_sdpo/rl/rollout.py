@@ -145,7 +145,8 @@ class Collector:
         resetting = np.zeros(count, dtype=bool)
         for _ in range(self.steps):
             action, log_prob = policy.act(observation, generator)
-            raw, reward, terminated, truncated, info = self.env.step(self._in_space(action.numpy()))
+            executed = self._in_space(policy.head.executed(action).numpy())
+            raw, reward, terminated, truncated, info = self.env.step(executed)
             done = np.logical_or(terminated, truncated)
             following = self._encode(raw)
             columns["observation"].append(observation)

@@ -41,7 +41,7 @@ def one_period(returns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def test_growth_of_a_constant_mix_by_hand():
     policy = constant(Allocation(3, (4, 4)), [0.5, 0.25, 0.25])
     relatives = torch.tensor([[[1.0, 1.0, 1.0], [1.0, 1.2, 0.8], [1.0, 1.0, 2.0]]])
-    growth = log_growth(policy, relatives, torch.ones_like(relatives, dtype=torch.bool), torch.Generator())
+    growth = log_growth(policy, relatives, torch.ones_like(relatives, dtype=torch.bool))
     assert growth.exp().detach().numpy() == pytest.approx(np.array([[1.0, 1.25]]))
 
 

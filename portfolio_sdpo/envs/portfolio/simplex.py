@@ -57,6 +57,9 @@ def _complaint(weights: Array) -> WeightsError:
 class Simplex(spaces.Box):
     """Boxes [..., A] between 0 and 1 whose last axis sums to one; samples are uniform on the simplex."""
 
+    simplex = True
+    """By this policies know the space: their head gives weights."""
+
     def __init__(self, shape: tuple[int, ...], seed: int | np.random.Generator | None = None) -> None:
         super().__init__(0.0, 1.0, shape, np.float64, seed=seed)
 
