@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from portfolio_sdpo.nn.critic import Critic, MeanCritic, QuantileCritic, midpoints
-from portfolio_sdpo.nn.trunk import Mlp, ObservationCodec
+from portfolio_sdpo.nn.trunk import ObservationCodec, Trunk
 from portfolio_sdpo.rl.advantage import Grid, discounted_sum_ahead, lambda_returns, lambda_targets
 from portfolio_sdpo.rl.rollout import Rollout
 from portfolio_sdpo.settings import Settings
@@ -76,9 +76,9 @@ class CriticBank(nn.Module):
         super().__init__()
         self.settings = settings
         self.keys = list(dict.fromkeys(keys))
-        shared = Mlp(codec, settings.hidden, action_width) if settings.shared_trunk else None
+        shared = codec.trunk(settings.hidden, action_width) if settings.shared_trunk else None
         self.online = nn.ModuleList(
-            self._critic(shared or Mlp(codec, settings.hidden, action_width)) for _ in self.keys
+            self._critic(shared or codec.trunk(settings.hidden, action_width)) for _ in self.keys
         )
         self.averaged = copy.deepcopy(self.online).requires_grad_(False)
         tables = {id(p) for name, p in self.online.named_parameters() if ".tables." in name}
@@ -93,7 +93,7 @@ class CriticBank(nn.Module):
 
     fits: Tensor
 
-    def _critic(self, trunk: Mlp) -> Critic:
+    def _critic(self, trunk: Trunk) -> Critic:
         if self.settings.kind == "mean":
             return MeanCritic(trunk)
         return QuantileCritic(trunk, self.settings.dimension, self.settings.kappa)
