@@ -6,7 +6,11 @@ every path is differentiable in the policy's parameters θ, and so is any risk m
     θ ← ascend  E[R(θ)] + Σ_i ln(slack_i(ρ_i(R(θ)))) / η_i
 
 without critics, advantages or exploration. The barrier's price 1 / (η · slack) comes from a running estimate of ρ_i, as
-in `Ipo`: one batch of paths is too few for a tail.
+in `Ipo`: one batch of paths is too few for a tail. Such an estimate would lag behind the policy, and the price would
+swing. Here the policy of the update before can be tried on the same paths, so the running estimate is moved by what the
+last step changed, and only its noise is averaged (the recursion of STORM, Cutkosky and Orabona 2019):
+
+    estimate ← ρ(θ) + (1 − smoothing) · (estimate − ρ(θ of the update before)),   both ρ on the newest paths.
 """
 
 from __future__ import annotations
@@ -43,8 +47,11 @@ class AnalyticSettings(Settings):
     learning_rate: float = Field(default=1e-3, gt=0)
     anneal: int = Field(default=0, ge=0)
     """Iterations over which the learning rate falls linearly to a tenth of itself; 0 keeps it."""
-    smoothing: float = Field(default=0.1, gt=0, le=1)
-    """Weight of the newest estimate in the running estimate of each risk; it is annealed like the learning rate."""
+    smoothing: float = Field(default=0.05, gt=0, le=1)
+    """Weight of the newest paths in the running estimate of each risk."""
+    betas: tuple[float, float] = (0.5, 0.9)
+    """Of Adam. Leaving cash, gradients grow a thousandfold within a few updates: with the usual memory of 10 and 1,000
+    updates the policy shoots past the bound and then hardly moves."""
     averaging: float = Field(default=0.98, ge=0, lt=1)
     """Decay, per update, of the running average of the weights that decisions are made with; 0 takes the newest."""
 
@@ -67,8 +74,11 @@ class Analytic(PathLearner):
         self.fee = fee
         self.policy = Allocation(assets, settings.hidden, sees_held=fee > 0)
         self.averaged = copy.deepcopy(self.policy).requires_grad_(False)
+        self.previous = copy.deepcopy(self.policy).requires_grad_(False)
         # Far from its goal the policy sits in cash, where gradients are as small as the weights of the stocks.
-        self.optimiser = torch.optim.Adam(self.policy.parameters(), lr=settings.learning_rate, eps=1e-12)
+        self.optimiser = torch.optim.Adam(
+            self.policy.parameters(), lr=settings.learning_rate, betas=settings.betas, eps=1e-12
+        )
         count = len(problem.constraints)
         self.register_buffer("risk", torch.zeros(count, dtype=torch.float64))
         self.register_buffer("risk_variance", torch.zeros(count, dtype=torch.float64))
@@ -77,22 +87,21 @@ class Analytic(PathLearner):
     def update(self, relatives: Tensor, listed: Tensor, generator: torch.Generator) -> Metrics:
         """One step; nothing in it is random."""
         iteration = int(self.updates)
-        share = self.settings.share(iteration)
-        set_rate(self.optimiser, self.settings.learning_rate * share)
+        set_rate(self.optimiser, self.settings.learning_rate * self.settings.share(iteration))
         rewards = log_growth(self.policy, relatives, listed, self.fee)
+        with torch.no_grad():
+            before = log_growth(self.previous, relatives, listed, self.fee)
         objective = self.problem.objective(_cumulated(rewards, self.problem.discount))
-        risks = [
-            (constraint, _cumulated(rewards, self.problem.discount_of(constraint)))
-            for constraint in self.problem.constraints
-        ]
-        slacks = self._track([empirical(item.measure, returns.detach()) for item, returns in risks])
+        discounts = [self.problem.discount_of(constraint) for constraint in self.problem.constraints]
+        returns, returns_before = ([_cumulated(each, gamma) for gamma in discounts] for each in (rewards, before))
+        slacks = self._track(returns, returns_before)
         metrics: Metrics = {"objective": objective.item()}
         total = objective
-        for index, (constraint, returns) in enumerate(risks):
+        for index, constraint in enumerate(self.problem.constraints):
             eta = constraint.eta_at(iteration)
             barrier = Barrier(eta=eta, margin=constraint.margin or 1 / (HIGHEST_PRICE * eta))
             price = barrier.price(slacks[index])
-            total = total + price * constraint.slack(constraint.measure(returns))
+            total = total + price * constraint.slack(constraint.measure(returns[index]))
             metrics[f"risk_{index}"] = float(self.risk[index])
             metrics[f"slack_{index}"] = slacks[index]
             metrics[f"price_{index}"] = price
@@ -100,6 +109,7 @@ class Analytic(PathLearner):
         metrics["suboptimality_bound"] = suboptimality_bound(self.problem.constraints, iteration)
         if not math.isfinite(total.item()):
             raise DivergenceError("the return of a price path is not finite: lower the learning rate.")
+        torch._foreach_copy_(list(self.previous.parameters()), list(self.policy.parameters()))
         self.optimiser.zero_grad()
         (-total).backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
@@ -120,14 +130,14 @@ class Analytic(PathLearner):
         weight = max(1.0 - self.settings.averaging, 1.0 / float(self.updates))
         torch._foreach_lerp_(list(self.averaged.parameters()), list(self.policy.parameters()), weight)
 
-    def _track(self, estimates: list[tuple[float, float]]) -> list[float]:
-        """Slacks after the newest estimates, each with its standard error, joined the running ones."""
-        # The less the policy moves, the further back the estimates may look.
-        gain = self.settings.smoothing * self.settings.share(int(self.updates))
+    def _track(self, returns: Sequence[Tensor], before: Sequence[Tensor]) -> list[float]:
+        """Slacks after the newest returns [P] of every constraint, and those of the policy before on the same paths."""
         self.updates += 1
-        gain = max(gain, 1.0 / float(self.updates))
-        for index, (risk, error) in enumerate(estimates):
-            self.risk[index] += gain * (risk - self.risk[index])
+        gain = max(self.settings.smoothing, 1.0 / float(self.updates))
+        for index, constraint in enumerate(self.problem.constraints):
+            risk, error = empirical(constraint.measure, returns[index].detach())
+            then, _ = empirical(constraint.measure, before[index])
+            self.risk[index] = risk + (1 - gain) * (self.risk[index] - then)
             self.risk_variance[index] = (1 - gain) ** 2 * self.risk_variance[index] + gain**2 * error**2
         errors = self.risk_variance.sqrt().tolist()
         return slacks_of(self.problem.constraints, self.risk.tolist(), errors)

@@ -22,13 +22,11 @@ def constant(policy: Allocation, weights: list[float]) -> Allocation:
     return policy
 
 
-def learner(bound: float, assets: int, updates: int, eta: str = "500:20000") -> Analytic:
+def learner(bound: float, assets: int, updates: int, eta: str = "500:100000") -> Analytic:
     torch.manual_seed(0)
     spec = f"cvar({ALPHA}) of reward >= {bound} eta={eta}:{updates}"
     problem = Problem(discount=1.0, constraints=(Constraint.from_spec(spec),))
-    return Analytic(
-        AnalyticSettings(hidden=(16, 16), learning_rate=3e-3, anneal=updates, smoothing=0.3), problem, assets
-    )
+    return Analytic(AnalyticSettings(hidden=(16, 16), learning_rate=3e-3, anneal=updates), problem, assets)
 
 
 def one_period(returns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -63,9 +61,9 @@ def test_a_delisting_pays_out_in_cash_without_a_fee():
 
 def test_leaves_cash_for_a_stock_that_always_rises_and_not_for_one_that_falls():
     for move, least, most in ((0.01, 0.95, 1.0), (-0.01, 0.0, 0.001)):
-        agent = learner(-0.05, 2, 150)
+        agent = learner(-0.05, 2, 200)
         relatives, listed = one_period(torch.full((64, 1), move))
-        for _ in range(150):
+        for _ in range(200):
             agent.update(relatives, listed, torch.Generator())
         weight = agent.policy(relatives[:1, :1], listed[:1, :1])[0, 0, 1].item()
         assert least <= weight <= most
@@ -106,7 +104,7 @@ def test_one_period_optimum_under_a_cvar_limit(bound):
         if update % 10 == 9:
             weights = agent.averaged(relatives[:1, :1], listed[:1, :1])[0, 0, 1:].double().numpy()
             tails.append(tail(of(weights)))
-    assert of(weights).mean() > 0.9 * best
+    assert of(weights).mean() > 0.98 * best
     assert min(tails) > bound
 
 
