@@ -9,7 +9,10 @@ mean of a tail's growth is at least the exponential of its mean log growth.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -18,12 +21,20 @@ from pydantic import Field
 from portfolio_sdpo.backtest.shield import CvarLimit
 from portfolio_sdpo.envs.portfolio.market import Array, Market, Mask
 from portfolio_sdpo.envs.portfolio.scenarios import Kind, Replay, Resample, Scenarios, window_paths
+from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule
+from portfolio_sdpo.rl.algorithms import AnySettings
 from portfolio_sdpo.rl.algorithms.base import Problem
 from portfolio_sdpo.rl.analytic import Analytic, AnalyticSettings
+from portfolio_sdpo.rl.checkpoint import load_checkpoint
+from portfolio_sdpo.rl.on_paths import OnPaths
+from portfolio_sdpo.rl.path_learner import PathLearner
 from portfolio_sdpo.rl.rollout import torch_generator
 from portfolio_sdpo.settings import Settings
+
+AnyLearner = Annotated[AnalyticSettings | AnySettings, Field(discriminator="kind")]
+"""Gradients through the reward, or any of the algorithms acting on price paths."""
 
 
 class AgentSettings(Settings):
@@ -39,16 +50,20 @@ class AgentSettings(Settings):
     """Mean length of a block of the bootstrap; None: chosen from the data. With blocks a recurrent policy learns the
     days by heart: it recognises one and knows what came after it, in the scenarios and nowhere else."""
     paths: int = Field(default=512, ge=2)
-    """Scenarios per update."""
+    """Bootstrapped scenarios per update."""
+    episodes: int = Field(default=85, ge=2)
+    """Episodes per update of a learner that acts, spread evenly over the scenarios, at least one on each."""
     first: int = Field(default=800, ge=1)
     """Updates before the first decision."""
     further: int = Field(default=20, ge=0)
     """Updates before every further decision."""
     every: int = Field(default=5, ge=1)
     """Sessions from one decision to the next."""
+    discount: float = Field(default=1.0, gt=0, le=1)
+    """Of later sessions' growth, as it is maximised and as it is limited: only 1 limits what is earned in the end."""
     eta: tuple[float, float] = (500.0, 20_000.0)
     """η at the first update and from the first decision on: 1/η is in units of log growth over the horizon."""
-    learner: AnalyticSettings = AnalyticSettings(smoothing=0.3, anneal=800)
+    learner: AnyLearner = AnalyticSettings(smoothing=0.3, anneal=800)
     fee: float = Field(default=0.0, ge=0, lt=1)
     """Share of what is traded that training reckons with."""
 
@@ -61,7 +76,15 @@ class AgentSettings(Settings):
             bound=math.log1p(self.limit.bound),
             eta=EtaSchedule(start=self.eta[0], end=self.eta[1], iterations=self.first),
         )
-        return Problem(discount=1.0, constraints=(constraint,))
+        return Problem(discount=self.discount, constraints=(constraint,))
+
+
+def build_learner(settings: AgentSettings, assets: int) -> PathLearner:
+    """What the agent trains, for cash and stocks `assets` in number, with freshly initialised networks."""
+    problem, learner = settings.problem(), settings.learner
+    if isinstance(learner, AnalyticSettings):
+        return Analytic(learner, problem, assets, settings.fee)
+    return OnPaths(learner, problem, assets, settings.fee, settings.episodes)
 
 
 class Agent:
@@ -74,40 +97,83 @@ class Agent:
         self.every = self.settings.every
         self.trace: list[dict[str, Any]] = []
         """A row for every update: date, iteration, objective, risk, bound, slack, regime."""
-        self._learner: Analytic | None = None
+        self.watch: Callable[[int], None] | None = None
+        """Called after every update with their number so far."""
+        self.learner: PathLearner | None = None
+        """None before the first decision."""
+        self.assets: tuple[str, ...] = ()
+        """Columns of the market that it was trained on."""
+        self.as_of: np.datetime64 | None = None
+        """The close that it was trained up to."""
 
     def decide(self, history: Market, held: Array) -> Array:
-        """Train on what is known, then the weights [A] for what comes."""
-        if self._learner is None:
-            with torch.random.fork_rng():
-                torch.manual_seed(self.seed)
-                self._learner = Analytic(
-                    self.settings.learner, self.settings.problem(), len(history.assets), self.settings.fee
-                )
-            updates = self.settings.first
-        else:
-            updates = self.settings.further
-        constraint = self._learner.problem.constraints[0]
+        """Train on what is known, then the weights [A] for what comes; asked again at the same close, only the weights.
+
+        One torch thread: the result must not depend on how many processes share the machine.
+        """
+        self._check(history)
         scenarios = self._scenarios(history)
+        with _single_thread():
+            self._train(history, scenarios)
+            return self._weights(history, held, scenarios.listed[-1])
+
+    def updates_for(self, decisions: int) -> int:
+        """Updates that so many decisions take from the start."""
+        return self.settings.first + self.settings.further * (decisions - 1)
+
+    def restore(
+        self, path: Path, run: str, assets: Sequence[str], as_of: np.datetime64, trace: Sequence[dict[str, Any]]
+    ) -> None:
+        """Become the agent whose learner is in the checkpoint, having trained up to that close."""
+        learner = self._build(len(assets))
+        load_checkpoint(path, learner, run)
+        self.learner, self.assets, self.as_of, self.trace = learner, tuple(assets), as_of, list(trace)
+
+    def _check(self, history: Market) -> None:
+        if self.learner is None:
+            return
+        if history.assets != self.assets:
+            raise SettingsError(
+                f"{self.name} was trained on {', '.join(self.assets)}, which is not what it is asked about: "
+                "give it prices of these, or train another."
+            )
+        if history.dates[-1] < self.as_of:
+            raise HistoryError(
+                f"{self.name} knows prices up to {self.as_of} and cannot decide on {history.dates[-1]} as if it did "
+                "not: train another."
+            )
+
+    def _build(self, assets: int) -> PathLearner:
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            return build_learner(self.settings, assets)
+
+    def _train(self, history: Market, scenarios: Scenarios) -> None:
+        day = history.dates[-1]
+        if self.learner is None:
+            learner, updates = self._build(len(history.assets)), self.settings.first
+        else:
+            learner, updates = self.learner, 0 if day == self.as_of else self.settings.further
+        bound = math.log1p(self.settings.limit.bound)
         for number in range(updates):
             draws = np.random.SeedSequence([self.seed, len(history) - 1, number])
             rng = np.random.default_rng(draws)
             rows = scenarios.draw(rng, scenarios.choose(rng, scenarios.paths or self.settings.paths))
-            row = self._learner.update(
-                *_tensors(scenarios.relatives[rows], scenarios.listed[rows]), torch_generator(draws)
-            )
+            row = learner.update(*_tensors(scenarios.relatives[rows], scenarios.listed[rows]), torch_generator(draws))
             self.trace.append(
                 {
-                    "date": str(history.dates[-1]),
-                    "iteration": int(self._learner.updates),
+                    "date": str(day),
+                    "iteration": len(self.trace) + 1,
                     "objective": row["objective"],
                     "risk": row["risk_0"],
-                    "bound": constraint.bound,
+                    "bound": bound,
                     "slack": row["slack_0"],
                     "regime": row["regime_0"],
                 }
             )
-        return self._weights(history, held, scenarios.listed[-1])
+            if self.watch is not None:
+                self.watch(len(self.trace))
+        self.learner, self.assets, self.as_of = learner, history.assets, day
 
     def _scenarios(self, history: Market) -> Scenarios:
         """What the updates before a decision draw from."""
@@ -118,13 +184,23 @@ class Agent:
 
     def _weights(self, history: Market, held: Array, known: Mask) -> Array:
         """What the policy holds after the last sessions; stocks that scenarios do not know [A] stay out."""
-        assert self._learner is not None
+        assert self.learner is not None
         window = self.settings.limit.horizon
         listed = history.listed[-window:] & known
         relatives = np.where(listed, history.relatives[-window:], 1.0)
         now = torch.as_tensor(held, dtype=torch.float32)
-        weights = self._learner.weights(*_tensors(relatives, listed), now).double().numpy()
+        weights = self.learner.weights(*_tensors(relatives, listed), now).double().numpy()
         return np.asarray(weights / weights.sum())
+
+
+@contextmanager
+def _single_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _tensors(relatives: Array, listed: Any) -> tuple[torch.Tensor, torch.Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -22,16 +22,45 @@ STALE = np.timedelta64(7, "D")
 Cash = Literal["zero", "tbill"] | float
 
 
+def checked_cash(value: Any) -> Cash:
+    """What cash earns, from a word or a number that may still be text; a ValueError says what it must be."""
+    if value in ("zero", "tbill"):
+        return cast("Cash", value)
+    try:
+        rate = float(value)
+    except (TypeError, ValueError):
+        rate = float("nan")
+    if not -1.0 <= rate <= 1.0:
+        raise ValueError("must be zero, tbill or a yearly rate in decimals such as 0.02")
+    return rate
+
+
 def load_market(
     snapshot: str | None, cash: Cash, start: date | None, end: date | None
 ) -> tuple[Market, tuple[date, date], dict[str, Any]]:
     """The whole market, the first and the last day that are walked, and what is written down about the data."""
+    market, rate, facts = _open(snapshot, cash)
+    first, last = _days(market, start, end)
+    if not isinstance(rate, float):
+        _check_covered(rate, first, last)
+    return market, (first, last), facts
+
+
+def load_latest(snapshot: str | None, cash: Cash) -> tuple[Market, dict[str, Any]]:
+    """The whole market, for whoever only looks at its last close, and what is written down about the data."""
+    market, rate, facts = _open(snapshot, cash)
+    if not isinstance(rate, float):
+        last = market.dates[-1].astype(date)
+        _check_covered(rate, last, last)
+    return market, facts
+
+
+def _open(snapshot: str | None, cash: Cash) -> tuple[Market, float | pd.Series, dict[str, Any]]:
     from portfolio_sdpo.market.snapshots import content_hash
 
     frame, facts = _prices(snapshot)
     rate = _cash_rate(cash)
     market = Market.from_prices(frame, rate)
-    first, last = _days(market, start, end)
     facts |= {
         "sha256": content_hash(frame),
         "tickers": [str(ticker) for ticker in frame.columns],
@@ -40,9 +69,8 @@ def load_market(
         "sessions": len(market),
     }
     if not isinstance(rate, float):
-        _check_covered(rate, first, last)
         facts["cash_sha256"] = _series_hash(rate)
-    return market, (first, last), facts
+    return market, rate, facts
 
 
 def _prices(snapshot: str | None) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -93,8 +121,8 @@ def _check_covered(rate: pd.Series, first: date, last: date) -> None:
     known = rate.dropna().index
     if first < known[0].date() or np.datetime64(last) > known[-1].to_datetime64() + STALE:
         raise SettingsError(
-            f"cash: the Treasury bill's rate is known from {known[0].date()} to {known[-1].date()}, and the backtest "
-            f"runs from {first} to {last}: give a yearly rate such as 0.02."
+            f"cash: the Treasury bill's rate is known from {known[0].date()} to {known[-1].date()}, and it is needed "
+            f"from {first} to {last}: give a yearly rate such as 0.02."
         )
 
 

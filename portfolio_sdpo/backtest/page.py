@@ -51,6 +51,7 @@ tbody tr:last-child > * { border-bottom: 0; }
 tr.agent th { font-weight: 650; }
 tr.first-benchmark > * { border-top: 2px solid var(--line); }
 small { display: block; color: var(--muted); font-size: .76rem; line-height: 1.35; font-weight: 400; }
+td.words { text-align: left; white-space: normal; }
 .good { color: var(--good); } .bad { color: var(--bad); }
 .legend { display: flex; flex-wrap: wrap; gap: 6px 8px; margin: 4px 0 6px; padding: 0; list-style: none; }
 .legend button, .legend span.key { display: inline-flex; align-items: center; gap: 7px; font: inherit;

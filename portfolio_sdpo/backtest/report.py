@@ -1,8 +1,8 @@
 """The report of a backtest: one HTML file that needs nothing but itself.
 
-In the order people read: headline figures against benchmarks with intervals, equity, drawdown, weights, the law of the
-returns with promised and realised CVaR, the constraint in training, months, settings and data. Everything is drawn from
-the record, so a report can be made again from a folder: `render(read_record(folder))`.
+In the order people read: headline figures against benchmarks with intervals, equity, drawdown, weights, what to hold
+today, the law of the returns with promised and realised CVaR, the constraint in training, months, settings and data.
+Everything is drawn from the record, so a report can be made again from a folder: `render(read_record(folder))`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from portfolio_sdpo.backtest.sections import (
     remarks,
     shielding,
     subtitle,
+    today,
     training,
 )
 from portfolio_sdpo.backtest.tables import KEYS, by_track
@@ -80,6 +81,7 @@ def render(record: Record) -> str:
             "".join(legends) + _figure("weights", _weights_caption(found[0].shown["sessions"] + 1)),
             _select("weights", found, keys, main),
         ),
+        _section("Today’s weights", today(found)),
     ]
     if edges is not None:
         caption = (

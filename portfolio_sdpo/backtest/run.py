@@ -4,17 +4,21 @@
     result.report       # the HTML page
 
 Learning agents are made elsewhere and given in: anything that is a `Strategy`. What is looked at besides is optional:
-`seed` (an int), `every`, and after the walk `trace`, rows about the training (see `tables.TRACE`).
+`seed` (an int), `every`, and after the walk `trace`, rows about the training (see `tables.TRACE`). The walk of an
+`Agent` is saved as it goes (see `walks`): a backtest that was killed goes on where it was.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -22,11 +26,13 @@ from pydantic import Field, field_validator, model_validator
 from portfolio_sdpo import __version__
 from portfolio_sdpo.backtest import measures
 from portfolio_sdpo.backtest.coverage import check_promise, json_ready
-from portfolio_sdpo.backtest.load import Cash, load_market
+from portfolio_sdpo.backtest.folders import make_id
+from portfolio_sdpo.backtest.load import Cash, checked_cash, load_market
+from portfolio_sdpo.backtest.meters import Meter, Tell, followed
 from portfolio_sdpo.backtest.resample import Bootstrap
 from portfolio_sdpo.backtest.shield import CvarLimit
-from portfolio_sdpo.backtest.shielding import Recorded, Replayed, ShieldedStrategy
-from portfolio_sdpo.backtest.simulate import Strategy, simulate
+from portfolio_sdpo.backtest.shielding import Recorded, Replayed, ShieldedStrategy, sessions_between
+from portfolio_sdpo.backtest.simulate import Strategy, Track, named_weights, simulate
 from portfolio_sdpo.backtest.statistics import summarise
 from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
 from portfolio_sdpo.envs.portfolio.limits import Limits
@@ -35,11 +41,13 @@ from portfolio_sdpo.errors import MissingExtraError, SettingsError
 from portfolio_sdpo.settings import Settings
 
 if TYPE_CHECKING:
+    from portfolio_sdpo.backtest.agent import Agent
     from portfolio_sdpo.backtest.record import Record
     from portfolio_sdpo.backtest.tables import Walk
 
 Progress = Callable[[str, int, int], None]
-"""Called with a strategy's name, its decisions so far and their number."""
+"""Called with the title of a walk, what is done of it and how much that will be: an agent's updates, decisions of
+others."""
 
 
 class DeclaredAgent(Settings):
@@ -82,15 +90,7 @@ class BacktestSettings(Settings):
     @field_validator("cash", mode="before")
     @classmethod
     def _a_rate(cls, value: Any) -> Any:
-        if value in ("zero", "tbill"):
-            return value
-        try:
-            rate = float(value)
-        except (TypeError, ValueError):
-            rate = float("nan")
-        if not -1.0 <= rate <= 1.0:
-            raise ValueError("must be zero, tbill or a yearly rate in decimals such as 0.02")
-        return rate
+        return checked_cash(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> BacktestSettings:
@@ -139,6 +139,10 @@ class _Part:
     strategy: Strategy
     seed: int | None = None
     """None for a benchmark."""
+    title: str = ""
+    """What progress calls it."""
+    run: str | None = None
+    """Under which its walk is saved; None where there is nothing to continue."""
 
 
 def run_backtest(
@@ -148,11 +152,13 @@ def run_backtest(
     agents: Sequence[Strategy] = (),
     *,
     jobs: int = 1,
+    restart: bool = False,
 ) -> Result:
     """Walk every strategy, measure, and write a folder as a whole: by default `backtests/<id>` in the data directory.
 
     `agents` are those that the settings declare, one object per label and seed. With `jobs` > 1 strategies are walked
-    in that many processes, agents have to be picklable, and `progress` hears of a strategy when it is through.
+    in that many processes, agents have to be picklable, and `progress` is called from another thread. What was saved of
+    the same walks is continued, unless `restart` forgets it first.
     """
     from portfolio_sdpo.backtest import record as records
     from portfolio_sdpo.backtest.report import render
@@ -161,11 +167,17 @@ def run_backtest(
     _check_extras(settings)
     if jobs < 1:
         raise SettingsError(f"jobs: must be at least 1 (got {jobs}).")
-    records.check_free(folder or records.home() / "new")
+    records.SHELF.check_free(folder or records.home() / "new")
     declared = settings.model_dump(mode="json")
     benchmarks = [_benchmark(name, settings) for name in settings.strategies]
-    parts = [*_given(settings, agents), *map(_Part, benchmarks)]
+    given = _given(settings, agents)
     market, days, data = load_market(settings.snapshot, settings.cash, settings.start, settings.end)
+    parts = [
+        *(replace(part, run=_run_of(part.strategy, settings, days, data)) for part in given),
+        *(_Part(each, title=each.name) for each in benchmarks),
+    ]
+    if restart:
+        _forget(parts)
 
     walks = [walk for walks in _walked(market, parts, settings, days, progress, jobs) for walk in walks]
     metrics = measure(walks, settings)
@@ -176,16 +188,18 @@ def run_backtest(
         "data": data,
     }
     created = datetime.now(UTC).replace(microsecond=0)
-    name = records.make_id(created, config, metrics)
+    name = make_id(created, [config, metrics])
     record = make_record({"id": name, "created_at": created.isoformat(), **config}, metrics, walks, settings.fee)
-    folder = folder or records.new_folder(name)
+    folder = folder or records.SHELF.new_folder(name)
     records.write_record(record, render(record), folder)
+    _forget(parts)
     return Result(folder, record)
 
 
 def measure(walks: Sequence[Walk], settings: BacktestSettings) -> list[dict[str, Any]]:
-    """One record per strategy and seed: `Statistics`, `Promise`, the shield's doing, final weights and notes.
+    """One record per strategy and seed: `Statistics`, `Promise`, the shield's doing, weights at the end and notes.
 
+    `final_weights` are what the last close finds, `next` what is to be held from it on.
     Sharpe ratios are deflated by those of all tracks of the backtest.
     """
     limit = settings.limit
@@ -196,7 +210,6 @@ def measure(walks: Sequence[Walk], settings: BacktestSettings) -> list[dict[str,
         figures = summarise(
             track, alpha=limit.alpha, horizon=limit.horizon, trials=trials, bootstrap=settings.bootstrap
         ).to_json()
-        held = zip(track.assets, track.held[-1], strict=True)
         records.append(
             {
                 "strategy": figures.pop("name"),
@@ -205,7 +218,8 @@ def measure(walks: Sequence[Walk], settings: BacktestSettings) -> list[dict[str,
                 **figures,
                 "promise": check_promise(track.returns, limit, settings.bootstrap).to_json(),
                 "shield": _shielding(walk),
-                "final_weights": {asset: float(weight) for asset, weight in held if weight > 0.0},
+                "final_weights": named_weights(track.assets, track.held[-1]),
+                "next": {"as_of": str(track.dates[-1]), "weights": named_weights(track.assets, track.next_weights)},
                 "notes": list(track.notes),
             }
         )
@@ -237,7 +251,35 @@ def _given(settings: BacktestSettings, agents: Sequence[Strategy]) -> list[_Part
         raise SettingsError(
             f"agents: the settings declare {spelled}; give exactly these, each once (got {len(agents)} of them)."
         )
-    return [_Part(found[key], key[1]) for key in wanted]
+    several = len(settings.seeds) > 1
+    return [_Part(found[label, seed], seed, f"{label}, seed {seed}" if several else label) for label, seed in wanted]
+
+
+def _run_of(
+    strategy: Strategy, settings: BacktestSettings, days: tuple[date, date], data: dict[str, Any]
+) -> str | None:
+    """What an agent's walk is saved under: all that its decisions depend on. None for what cannot be continued."""
+    if not hasattr(strategy, "restore"):
+        return None
+    from portfolio_sdpo.backtest.walks import run_of
+
+    surroundings = {
+        "days": days,
+        "prices": data["sha256"],
+        "cash": data.get("cash_sha256", settings.cash),
+        "fee_bps": settings.fee_bps,
+        "limits": settings.limits.model_dump(mode="json"),
+    }
+    return run_of(cast("Agent", strategy), surroundings)
+
+
+def _forget(parts: Sequence[_Part]) -> None:
+    """Drop what was saved of the walks."""
+    for part in parts:
+        if part.run is not None:
+            from portfolio_sdpo.backtest.walks import discard
+
+            discard(part.run)
 
 
 def _benchmark(name: str, settings: BacktestSettings) -> Strategy:
@@ -261,44 +303,77 @@ def _walked(
     """The walks of each part, in order."""
     if jobs == 1:
         for part in parts:
-            yield _walk(market, part, settings, days, progress)
+            tell = partial(progress, part.title) if progress is not None else None
+            yield _walk(market, part, settings, days, tell)
         return
     from joblib import Parallel, delayed
 
-    done = Parallel(n_jobs=jobs, return_as="generator")(delayed(_walk)(market, part, settings, days) for part in parts)
-    for part, walks in zip(parts, done, strict=True):
+    with ExitStack() as stack:
+        meters: dict[str, Meter] = {}
         if progress is not None:
-            progress(part.strategy.name, 1, 1)
-        yield walks
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            meters = {part.title: Meter(folder / str(number)) for number, part in enumerate(parts)}
+            stack.enter_context(followed(meters, progress))
+        yield from Parallel(n_jobs=jobs, return_as="generator")(
+            delayed(_walk)(market, part, settings, days, meters.get(part.title)) for part in parts
+        )
 
 
 def _walk(
-    market: Market,
-    part: _Part,
-    settings: BacktestSettings,
-    days: tuple[date, date],
-    progress: Progress | None = None,
+    market: Market, part: _Part, settings: BacktestSettings, days: tuple[date, date], tell: Tell | None = None
 ) -> list[Walk]:
     """A strategy through the market, and if it is an agent and the shield is on, its decisions once more, shielded."""
     from portfolio_sdpo.backtest.tables import Walk
 
-    strategy = part.strategy
     common: dict[str, Any] = {"start": days[0], "end": days[1], "fee": settings.fee, "limits": settings.limits}
-    recorded = Recorded(strategy)
-    first, last = market.span(*days)
-    decisions = -(-(last - first) // recorded.every)
-    if progress is not None:
-        report = progress  # bound before the closure, so that it is known not to be None
-        report(strategy.name, 0, decisions)
-        recorded.decided = lambda number: report(strategy.name, number, decisions)
-    track = simulate(market, recorded, **common)
+    recorded, track = _recorded(market, part, days, common, tell)
     if part.seed is None:
         return [Walk(track, "benchmark")]
-    walks = [Walk(track, "agent", part.seed, trace=list(getattr(strategy, "trace", ())))]
+    trace = _of_track(track, getattr(part.strategy, "trace", ()))
+    walks = [Walk(track, "agent", part.seed, trace=trace)]
     if settings.shield:
         shielded = ShieldedStrategy(Replayed(recorded), settings.limit, lookback=settings.shield_lookback)
-        walks.append(Walk(simulate(market, shielded, **common), "shielded", part.seed, shield=shielded.days))
+        track = simulate(market, shielded, **common)
+        walks.append(Walk(track, "shielded", part.seed, shield=_of_track(track, shielded.days)))
     return walks
+
+
+def _recorded(
+    market: Market, part: _Part, days: tuple[date, date], common: dict[str, Any], tell: Tell | None
+) -> tuple[Recorded, Track]:
+    """The strategy's decisions and its track, continued where it was saved if it was."""
+    strategy = part.strategy
+    first, last = market.span(*days)
+    # One more at the last close.
+    decisions = -(-(last - first) // sessions_between(strategy)) + 1
+    if part.run is None:
+        recorded = Recorded(strategy)
+        if tell is not None:
+            report = tell  # bound before the closure, so that it is known not to be None
+            report(0, decisions)
+            recorded.decided = lambda number: report(number, decisions)
+        return recorded, simulate(market, recorded, **common)
+    from portfolio_sdpo.backtest.walks import Kept
+
+    agent = cast("Agent", strategy)
+    kept = Kept(agent, part.run)
+    if tell is not None:
+        report, updates = tell, agent.updates_for(decisions)
+        report(len(agent.trace), updates)
+        agent.watch = lambda number: report(number, updates)
+    try:
+        recorded = Recorded(kept)
+        track = simulate(market, recorded, **common)
+        kept.close()
+    finally:
+        agent.watch = None
+        kept.release()
+    return recorded, track
+
+
+def _of_track(track: Track, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of decisions that the track shows; the one at its last close is yet to be held."""
+    return [row for row in rows if np.datetime64(row["date"], "D") < track.dates[-1]]
 
 
 def _shielding(walk: Walk) -> dict[str, Any] | None:

@@ -196,6 +196,21 @@ def shielding(found: Sequence[Group]) -> str:
     return f"<details open><summary>The shield</summary>{_table(caption, headings, rows)}</details>"
 
 
+def today(found: Sequence[Group]) -> str:
+    """What every strategy would hold from the last close on."""
+    rows = []
+    for group in found:
+        weights = group.shown["next"]["weights"]
+        ordered = sorted(weights.items(), key=lambda item: -item[1])
+        text = ", ".join(f"{escape(asset)}&nbsp;{percent(weight)}" for asset, weight in ordered if weight >= 0.0005)
+        rows.append(
+            f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}</th><td class='words'>{text}</td></tr>"
+        )
+    as_of = escape(found[0].shown["next"]["as_of"])
+    caption = f"Decided at the close of {as_of}, the last one here; nothing above knows what comes of it."
+    return _table(caption, ["Strategy", "To be held from then on"], rows)
+
+
 def promises(found: Sequence[Group]) -> str:
     """Promised against realised CVaR with the tests of coverage."""
     headings = ("Strategy", "Limit", "Realised CVaR", "Kept", "p-value", "Periods below the limit", "p-value of these")
@@ -226,6 +241,9 @@ def training(traced: Sequence[tuple[Group, pd.DataFrame]]) -> str:
     rows = []
     for group, trace in traced:
         shares = [float((trace["regime"] == regime).mean()) for regime in ("interior", "margin", "violated")]
+        if not any(shares):  # it heeds no constraint, and knows no margin
+            outside = float((trace["slack"] <= 0).mean())
+            shares = [1.0 - outside, 0.0, outside]
         lowest = trace["slack"].min()
         rows.append(
             f"<tr><th scope='row'>{escape(group.name)}</th><td>{len(trace)}</td>"

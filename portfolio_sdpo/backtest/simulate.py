@@ -2,12 +2,14 @@
 
 At close t a strategy sees `market.until(t)` and nothing later, its weights are traded at that close from the drifted
 weights, and wealth grows from t to t+1 by the relatives of t+1. Trading at the close just seen is the convention of the
-field, and an optimistic one: nobody gets exactly that price.
+field, and an optimistic one: nobody gets exactly that price. At the last close it is asked once more, what to hold from
+then on, due or not; what comes of that no track knows.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,6 +55,8 @@ class Track:
     """[D] value of the stocks bought and sold at dates[:-1], over the wealth before the trade."""
     cash_returns: Array
     """[D] what cash earned in the same sessions."""
+    next_weights: Array
+    """[A] to be held from the last date on."""
     notes: tuple[str, ...] = ()
     """Sentences about decisions that did not go as planned, each with its date."""
 
@@ -112,6 +116,11 @@ def simulate(
             traded[day] = turnover(held[day], weights[day], kept[day])
         growth[day], held[day + 1] = hold(weights[day], market.relatives[t + 1], market.listed[t + 1])
 
+    following = held[days]
+    if market.listed[last, 1:].any():
+        wanted = _decided(strategy, market.until(last), held[days], notes)
+        following = limits.apply(wanted, held[days], market.listed[last], fee)
+
     path = wealth * np.concatenate([[1.0], np.cumprod(kept * growth)])
     return Track(
         name=strategy.name,
@@ -123,8 +132,14 @@ def simulate(
         costs=path[:-1] * (1.0 - kept),
         turnover=traded,
         cash_returns=market.relatives[first + 1 : last + 1, 0] - 1.0,
+        next_weights=following,
         notes=tuple(notes),
     )
+
+
+def named_weights(assets: Sequence[str], weights: Array) -> dict[str, float]:
+    """The weights [A] that are not 0, by asset."""
+    return {asset: float(weight) for asset, weight in zip(assets, weights, strict=True) if weight > 0.0}
 
 
 def _decided(strategy: Strategy, history: Market, held: Array, notes: list[str]) -> Array:

@@ -1,9 +1,9 @@
-"""A backtest as a page for the terminal."""
+"""A backtest, or a trained agent, as a page for the terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group as Lines
 from rich.console import RenderableType
@@ -13,12 +13,15 @@ from rich.text import Text
 from portfolio_sdpo.backtest.groups import Group, groups, main_group
 from portfolio_sdpo.backtest.run import Result
 
+if TYPE_CHECKING:
+    from portfolio_sdpo.backtest.trained import Trained
+
 SHOWN = 12
 """How many weights are shown; `--json` has all of them."""
 
 
 def render(result: Result) -> RenderableType:
-    """The table of results and the latest weights."""
+    """The table of results and today's weights."""
     found = groups(result.record.metrics)
     main = main_group(found)
     limit = result.record.config["settings"]["limit"]
@@ -40,6 +43,29 @@ def render(result: Result) -> RenderableType:
     return Lines(title, Text(""), table, Text(""), Text(legend, style="dim"), Text(""), *_latest(main))
 
 
+def render_trained(trained: Trained) -> RenderableType:
+    """What an agent that was trained up to today would hold, and what it promises."""
+    config = trained.config
+    today, limit = config["today"], config["settings"]["limit"]
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("its own", written_weights(today["weights"]))
+    table.add_row("shielded", written_weights(today["shielded"]))
+    promise = (
+        f"CVaR, the mean of the worst {limit['alpha'] * 100:g} % of {limit['horizon']}-session returns: "
+        f"limit {limit['bound']:.1%}; promised on its scenarios {today['promised']:z.1%}; "
+        f"on the past {today['past']:z.1%}, shielded {today['past_shielded']:z.1%}."
+    )
+    more = []
+    if today["removed"]:
+        more.append(f"The shield moved to cash what has too little history: {', '.join(today['removed'])}.")
+    if not today["meets"]:
+        more.append("Not even cash meets the limit.")
+    heading = Text(f"Weights of {config['label']} from the close of {config['as_of']} on", style="bold")
+    return Lines(heading, table, Text(""), Text(promise), *map(Text, more))
+
+
 def _cells(group: Group) -> Iterable[str | Text]:
     record = group.shown
     low, high = record["intervals"].get("sharpe", (None, None))
@@ -47,7 +73,7 @@ def _cells(group: Group) -> Iterable[str | Text]:
     if low is not None:
         sharpe.append(f"\n[{low:.2f}, {high:.2f}]", style="dim")
     kept = record["promise"]["kept"]
-    cvar = Text(_written(record["cvar_window"], ".1%"))
+    cvar = Text(_written(record["cvar_window"], "z.1%"))
     if kept is not None:
         cvar.append(" ✓" if kept else " ✗", style="green" if kept else "red")
     name = Text(group.name)
@@ -56,10 +82,10 @@ def _cells(group: Group) -> Iterable[str | Text]:
     return (
         name,
         _written(record["final_wealth"], ".2f"),
-        _written(record["cagr"], ".1%"),
-        _written(record["volatility"], ".1%"),
+        _written(record["cagr"], "z.1%"),
+        _written(record["volatility"], "z.1%"),
         sharpe,
-        _written(record["max_drawdown"], ".1%"),
+        _written(record["max_drawdown"], "z.1%"),
         cvar,
         _written(record["turnover"], ".1f"),
         _written(record["cost"], ".2%"),
@@ -67,12 +93,17 @@ def _cells(group: Group) -> Iterable[str | Text]:
 
 
 def _latest(main: Group) -> list[RenderableType]:
-    record = main.shown
-    visible = [(asset, weight) for asset, weight in record["final_weights"].items() if weight >= 0.0005]
+    today = main.shown["next"]
+    heading = Text(f"Weights of {main.name} from the close of {today['as_of']} on", style="bold")
+    return [heading, Text(written_weights(today["weights"]))]
+
+
+def written_weights(weights: dict[str, float]) -> str:
+    """`AAPL 12.3%  CASH 4.0%`, the largest first."""
+    visible = [(asset, weight) for asset, weight in weights.items() if weight >= 0.0005]
     ordered = sorted(visible, key=lambda item: -item[1])
     text = "  ".join(f"{asset} {weight:.1%}" for asset, weight in ordered[:SHOWN])
-    more = f"  and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else ""
-    return [Text(f"Weights of {main.name} at the close of {record['end']}", style="bold"), Text(text + more)]
+    return text + (f"  and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else "")
 
 
 def _written(value: Any, form: str) -> str:

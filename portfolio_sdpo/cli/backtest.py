@@ -10,6 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from portfolio_sdpo.cli._agent_options import (
+    Alpha,
+    Bound,
+    CashKind,
+    Config,
+    FeeBps,
+    Horizon,
+    Json,
+    PresetName,
+    ScenarioKind,
+    SnapshotName,
+    planned,
+)
 from portfolio_sdpo.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -18,33 +31,34 @@ if TYPE_CHECKING:
 
 
 def backtest(
-    snapshot: Annotated[
-        str | None, typer.Option("--snapshot", metavar="NAME", help="Prices; the bundled sample by default.")
-    ] = None,
+    preset: PresetName = "default",
+    config: Config = None,
+    snapshot: SnapshotName = None,
     strategies: Annotated[
         str | None, typer.Option("--strategies", metavar="A,B,...", help="Benchmarks; all of them by default.")
     ] = None,
     algo: Annotated[
-        str | None, typer.Option("--algo", metavar="sdpo", help="A learning agent to walk forward beside them.")
+        str | None,
+        typer.Option("--algo", metavar="sdpo,ppo", help="Learning agents to walk forward beside them; none for none."),
     ] = None,
+    alpha: Alpha = None,
+    bound: Bound = None,
+    horizon: Horizon = None,
+    scenarios: ScenarioKind = None,
     start: Annotated[
         str | None, typer.Option("--start", metavar="YYYY-MM-DD", help="First decision; by default after 252 sessions.")
     ] = None,
     end: Annotated[
         str | None, typer.Option("--end", metavar="YYYY-MM-DD", help="Last day; the last by default.")
     ] = None,
-    fee_bps: Annotated[
-        float, typer.Option("--fee-bps", help="Fee on what is traded, in hundredths of a percent.")
-    ] = 0.0,
-    cash: Annotated[
-        str, typer.Option("--cash", metavar="zero|tbill|RATE", help="What cash earns; a rate is yearly, 0.02 = 2 %.")
-    ] = "zero",
-    alpha: Annotated[float, typer.Option("--alpha", help="Tail fraction of the CVaR limit.")] = 0.05,
-    bound: Annotated[float, typer.Option("--bound", help="Lowest CVaR allowed; a loss is negative.")] = -0.05,
-    horizon: Annotated[int, typer.Option("--horizon", help="Sessions of a period that the limit is about.")] = 15,
+    fee_bps: FeeBps = None,
+    cash: CashKind = None,
     max_weight: Annotated[float | None, typer.Option("--max-weight", help="Largest weight of a stock.")] = None,
     max_turnover: Annotated[
         float | None, typer.Option("--max-turnover", help="Largest turnover of a decision.")
+    ] = None,
+    shield: Annotated[
+        bool | None, typer.Option("--shield/--no-shield", help="Show every agent a second time, shielded.")
     ] = None,
     seeds: Annotated[
         str, typer.Option("--seeds", metavar="0,1,...", help="Seeds; the first one also draws the intervals.")
@@ -53,52 +67,51 @@ def backtest(
         Path | None, typer.Option("--out", metavar="FOLDER", help="A new folder; one in the data directory by default.")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Strategies at a time.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Do not go on where the same backtest was interrupted.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
-    """Walk strategies through past prices and report what came of it, and whether the CVaR limit was kept.
+    """Walk agents and benchmarks through past prices and report what came of it, and whether the CVaR limit was kept.
 
-    The folder holds report.html, metrics.json and the tables of wealth, weights and trades.
+    The folder holds report.html, metrics.json and the tables of wealth, weights and trades. An interrupted backtest
+    goes on where it was when it is started again.
     """
     chosen = _numbers("--seeds", seeds)
-    from portfolio_sdpo.backtest.run import BacktestSettings
+    algos = None if algo is None else [part.strip() for part in algo.split(",")]
+    plan = planned(preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, shield)
+    from portfolio_sdpo.backtest.agent import Agent
+    from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 
     settings = BacktestSettings(
         snapshot=snapshot,
         **({} if strategies is None else {"strategies": [part.strip() for part in strategies.split(",")]}),
+        agents=tuple(
+            DeclaredAgent(label=label, settings=learning.model_dump(mode="json"))
+            for label, learning in plan.agents.items()
+        ),
         start=start,
         end=end,
-        fee_bps=fee_bps,
-        cash=cash,
-        limit={"alpha": alpha, "bound": bound, "horizon": horizon},
+        fee_bps=plan.fee_bps,
+        cash=plan.cash,
+        limit=plan.limit,
         limits={"max_weight": max_weight, "max_turnover": max_turnover},
+        shield=plan.shield,
         seeds=chosen,
         bootstrap={"seed": chosen[0]},
     )
-    settings, agents = _with_agents(settings, algo)
-    _run(settings, agents, out, jobs, as_json)
+    agents = [Agent(learning, seed, label) for label, learning in plan.agents.items() for seed in chosen]
+    _run(settings, agents, out, jobs, restart, as_json)
 
 
-def _with_agents(settings: BacktestSettings, algo: str | None) -> tuple[BacktestSettings, Sequence[Strategy]]:
-    """The settings with the agent declared in them, and one agent per seed that has the backtest's limit and fee."""
-    if algo is None:
-        return settings, ()
-    if algo != "sdpo":
-        raise SettingsError(f"--algo: there is no agent {algo!r}; there is sdpo.")
-    from portfolio_sdpo.backtest.agent import Agent, AgentSettings
-    from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
-
-    learning = AgentSettings(limit=settings.limit, fee=settings.fee_bps / 1e4)
-    declared = (DeclaredAgent(label=algo, settings=learning.model_dump(mode="json")),)
-    settings = BacktestSettings(**{**dict(settings), "agents": declared})
-    return settings, [Agent(learning, seed, algo) for seed in settings.seeds]
-
-
-def _run(settings: BacktestSettings, agents: Sequence[Strategy], out: Path | None, jobs: int, as_json: bool) -> None:
+def _run(
+    settings: BacktestSettings, agents: Sequence[Strategy], out: Path | None, jobs: int, restart: bool, as_json: bool
+) -> None:
     """Run the backtest with its progress on stderr, and tell what came out."""
     from portfolio_sdpo.backtest.run import run_backtest
 
-    with _progress(as_json) as progress:
-        result = run_backtest(settings, out, progress, agents, jobs=jobs)
+    with _progress(as_json, len(settings.strategies) + len(agents)) as progress:
+        result = run_backtest(settings, out, progress, agents, jobs=jobs, restart=restart)
     if as_json:
         record: dict[str, Any] = {
             "folder": str(result.folder),
@@ -118,8 +131,8 @@ def _run(settings: BacktestSettings, agents: Sequence[Strategy], out: Path | Non
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Progress]:
-    """A bar per strategy, on stderr and only on a terminal."""
+def _progress(quiet: bool, walks: int) -> Iterator[Progress]:
+    """A bar for every walk under way, with the time it will take, on stderr and only on a terminal."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -127,12 +140,17 @@ def _progress(quiet: bool) -> Iterator[Progress]:
     console = Console(stderr=True, quiet=quiet)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bars: dict[str, Any] = {}
+    over: set[str] = set()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
+        everything = board.add_task("strategies", total=walks)
 
         def say(name: str, done: int, total: int) -> None:
             if name not in bars:
                 bars[name] = board.add_task(escape(name), total=total)
-            board.update(bars[name], completed=done, total=total)
+            if done >= total:
+                over.add(name)
+            board.update(bars[name], completed=done, total=total, visible=name not in over)
+            board.update(everything, completed=len(over))
 
         yield say
 

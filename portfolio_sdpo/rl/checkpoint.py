@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -28,20 +28,35 @@ KEPT = 2
 """How many of the newest checkpoints stay: the newest, and one to fall back on."""
 
 
-def save_checkpoint(folder: Path, algorithm: Algorithm, iteration: int, run: str) -> Path:
+class Learner(Protocol):
+    """What has a state: an algorithm, or a learner over price paths."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
+
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]: ...
+
+
+def save_checkpoint(folder: Path, learner: Learner, iteration: int, run: str) -> Path:
     """Write the state after `iteration` iterations of the run with fingerprint `run`; older files beyond `KEPT` go."""
-    tensors = {f"model.{name}": _copy(tensor) for name, tensor in algorithm.state_dict().items()}
-    for number, optimiser in enumerate(algorithm.optimisers()):
-        for index, state in optimiser.state_dict()["state"].items():
-            for name, tensor in state.items():
-                tensors[f"optimiser.{number}.{index}.{name}"] = _copy(tensor)
     path = folder / f"checkpoint-{iteration:07d}.safetensors"
-    record = {"iteration": iteration, "run": run, "digest": _digest(tensors, iteration, run)}
-    # One entry: safetensors writes several in random order, and the same run would not give the same bytes.
-    write_atomically(path, save(tensors, {_RECORD: json.dumps(record)}))
+    write_atomically(path, checkpoint_bytes(learner, iteration, run))
     for old in checkpoints(folder)[:-KEPT]:
         old.unlink()
     return path
+
+
+def checkpoint_bytes(learner: Learner, iteration: int, run: str) -> bytes:
+    """The content of a checkpoint."""
+    tensors = {f"model.{name}": _copy(tensor) for name, tensor in learner.state_dict().items()}
+    for number, optimiser in enumerate(learner.optimisers()):
+        for index, state in optimiser.state_dict()["state"].items():
+            for name, tensor in state.items():
+                tensors[f"optimiser.{number}.{index}.{name}"] = _copy(tensor)
+    record = {"iteration": iteration, "run": run, "digest": _digest(tensors, iteration, run)}
+    # One entry: safetensors writes several in random order, and the same run would not give the same bytes.
+    return save(tensors, {_RECORD: json.dumps(record)})
 
 
 def _copy(tensor: Tensor) -> Tensor:
@@ -54,18 +69,18 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob(_PATTERN))
 
 
-def load_checkpoint(path: Path, algorithm: Algorithm, run: str) -> int:
-    """Put the algorithm into the saved state and return the number of iterations it had seen."""
+def load_checkpoint(path: Path, learner: Learner, run: str) -> int:
+    """Put the learner into the saved state and return the number of iterations it had seen."""
     tensors, record = _read(path)
     if record["run"] != run:
         raise CheckpointError(f"{path.name} was written by a run with other settings: use another run folder.")
     try:
-        algorithm.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+        learner.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
     except RuntimeError:
         raise CheckpointError(
             f"{path.name} does not fit the networks of this run, which have other layers: use another run folder."
         ) from None
-    for number, optimiser in enumerate(algorithm.optimisers()):
+    for number, optimiser in enumerate(learner.optimisers()):
         _restore(optimiser, tensors, f"optimiser.{number}.")
     return int(record["iteration"])
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from portfolio_sdpo.backtest.agent import Agent, AgentSettings
 from portfolio_sdpo.backtest.shield import CvarLimit
 from portfolio_sdpo.backtest.simulate import simulate
 from portfolio_sdpo.envs.portfolio.market import Market
+from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.rl.analytic import AnalyticSettings
+from portfolio_sdpo.rl.checkpoint import save_checkpoint
 
 QUICK = AgentSettings(
     limit=CvarLimit(alpha=0.1, bound=-0.05, horizon=5),
@@ -20,6 +23,24 @@ QUICK = AgentSettings(
     further=3,
     learner=AnalyticSettings(hidden=(8, 8), learning_rate=1e-2, smoothing=0.3, anneal=40),
 )
+
+
+SMALL = {"actor": {"hidden": (8, 8)}, "critic": {"hidden": (8, 8), "dimension": 8, "atoms": 8, "warm_up": 1}}
+LEARNERS = {
+    "analytic": QUICK.learner.model_dump(),
+    "ppo": {"kind": "ppo", "actor": SMALL["actor"], "critic": SMALL["critic"] | {"kind": "mean"}},
+    "sdpo, score": {"kind": "sdpo", "actor": SMALL["actor"], "critic": SMALL["critic"] | {"kind": "quantile"}},
+    "sdpo, counterfactual": {"kind": "sdpo", "estimator": "counterfactual", "actor": SMALL["actor"]},
+}
+EACH = pytest.mark.parametrize("learner", LEARNERS)
+
+
+def with_learner(name: str) -> AgentSettings:
+    return AgentSettings(**(dict(QUICK) | {"learner": LEARNERS[name], "paths": 10, "episodes": 20, "first": 4}))
+
+
+def cash(market: Market):
+    return np.eye(len(market.assets))[0]
 
 
 def prices(sessions: int = 160, late: int = 0, seed: int = 0) -> pd.DataFrame:
@@ -64,7 +85,7 @@ def test_learns_from_either_kind_of_scenarios_and_keeps_a_trace(scenarios):
     market = Market.from_prices(prices())
     agent = Agent(QUICK.model_copy(update={"scenarios": scenarios}))
     simulate(market, agent, start=market.dates[150])
-    assert len(agent.trace) == 40 + 3
+    assert len(agent.trace) == 40 + 3 + 3 == agent.updates_for(3)  # the last close is decided on as well
     assert {"date", "iteration", "objective", "risk", "bound", "slack", "regime"} == set(agent.trace[0])
     assert agent.trace[0]["bound"] == pytest.approx(np.log(0.95))
 
@@ -75,3 +96,53 @@ def test_a_fee_keeps_it_from_trading():
         simulate(market, Agent(QUICK.model_copy(update={"fee": fee})), start=market.dates[120]) for fee in (0.0, 0.05)
     )
     assert dear.turnover.sum() < 0.5 * free.turnover.sum()
+
+
+@EACH
+def test_every_learner_decides_promises_and_goes_on_from_a_checkpoint(tmp_path, learner):
+    """The restored agent decides the same at the same close, and after training on at a later one."""
+    market = Market.from_prices(prices())
+    settings = with_learner(learner)
+    assert AgentSettings.model_validate_json(settings.model_dump_json()) == settings
+    agent = Agent(settings, seed=3)
+    first = agent.decide(market.until(140), cash(market))
+    assert (first >= 0).all() and first.sum() == pytest.approx(1)
+    path = save_checkpoint(tmp_path, agent.learner, 1, "run")
+    again = Agent(settings, seed=3)
+    again.restore(path, "run", agent.assets, agent.as_of, agent.trace)
+    assert (again.decide(market.until(140), cash(market)) == first).all()
+    later = [each.decide(market.until(145), cash(market)) for each in (agent, again)]
+    assert (later[0] == later[1]).all() and agent.trace == again.trace
+    row = agent.trace[-1]
+    assert row["iteration"] == len(agent.trace) == 4 + 3
+    assert np.isfinite([row["objective"], row["risk"], row["slack"]]).all()
+    assert (row["regime"] == "none") == (learner == "ppo")
+
+
+def test_asked_again_at_the_same_close_it_does_not_train_again():
+    market = Market.from_prices(prices())
+    agent = Agent(QUICK)
+    one, two = (agent.decide(market, cash(market)) for _ in range(2))
+    assert (one == two).all() and len(agent.trace) == 40
+
+
+def test_what_it_knows_it_cannot_forget():
+    market = Market.from_prices(prices())
+    agent = Agent(QUICK)
+    agent.decide(market, cash(market))
+    with pytest.raises(HistoryError, match=r"knows prices up to 2018-08-10 and cannot decide on 2018-08-09"):
+        agent.decide(market.until(len(market) - 2), cash(market))
+    other = Market.from_prices(prices().rename(columns={"A": "Z"}))
+    with pytest.raises(SettingsError, match="trained on CASH, A, B, C"):
+        agent.decide(other, cash(other))
+
+
+def test_threads_change_nothing():
+    market = Market.from_prices(prices())
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        found.append(Agent(QUICK).decide(market, cash(market)))
+        assert torch.get_num_threads() == threads
+    torch.set_num_threads(1)
+    assert (found[0] == found[1]).all()

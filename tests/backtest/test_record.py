@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest import make_strategy, simulate
-from portfolio_sdpo.backtest.record import list_records, make_id, read_metrics, read_record, read_table, write_record
+from portfolio_sdpo.backtest.folders import make_id
+from portfolio_sdpo.backtest.record import list_records, read_metrics, read_record, read_table, write_record
 from portfolio_sdpo.backtest.run import make_record
 from portfolio_sdpo.backtest.tables import Walk, by_track
 from portfolio_sdpo.envs.portfolio.market import Market
@@ -137,9 +138,9 @@ def test_nothing_is_listed_where_nothing_is(tmp_path):
 
 def test_id_is_time_and_content():
     now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    one, two = make_id(now, {"a": 1}, []), make_id(now, {"a": 2}, [])
+    one, two = make_id(now, {"a": 1}), make_id(now, {"a": 2})
     assert one.startswith("20260102-030405-") and one != two
-    assert make_id(now, {"a": 1}, []) == one
+    assert make_id(now, {"a": 1}) == one
 
 
 def test_a_ticker_called_date_is_refused(prices):

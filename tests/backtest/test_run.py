@@ -1,6 +1,7 @@
 """A whole backtest: what it writes, what it refuses, and that it never sees ahead."""
 
 import json
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -8,7 +9,9 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest import CvarLimit, make_strategy, simulate
+from portfolio_sdpo.backtest.agent import Agent, AgentSettings
 from portfolio_sdpo.backtest.record import home, list_records, read_record
+from portfolio_sdpo.backtest.report import render
 from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
 from portfolio_sdpo.envs.portfolio.market import Market
 from portfolio_sdpo.errors import HistoryError, RunError, SettingsError, SnapshotError
@@ -19,7 +22,16 @@ from portfolio_sdpo.market.snapshots import Store, content_hash
 
 SESSIONS = 340
 DAYS = pd.bdate_range("2019-01-02", periods=SESSIONS)
+QUICK = AgentSettings(
+    limit=CvarLimit(alpha=0.1, horizon=5),
+    history=100,
+    paths=32,
+    first=8,
+    further=2,
+    learner={"kind": "analytic", "hidden": (8, 8), "learning_rate": 3e-2},
+)
 START, END = DAYS[260].date(), DAYS[320].date()
+MANY = ("equal-weight", "inverse-volatility", "minimum-variance", "maximum-return", "risk-parity")
 PLAIN = ("cash", "equal-weight", "buy-and-hold", "inverse-volatility")
 
 
@@ -69,6 +81,10 @@ def settings(**changes):
 
 def with_agents(seeds=(0,), **changes):
     return settings(agents=[{"label": "noisy", "settings": {"noise": 1}}], seeds=seeds, **changes)
+
+
+def with_learners(seeds=(0,), **changes):
+    return settings(agents=[{"label": "sdpo", "settings": QUICK.model_dump(mode="json")}], seeds=seeds, **changes)
 
 
 def test_settings_survive_json():
@@ -148,7 +164,7 @@ def test_shield_shows_each_agent_twice_and_trains_it_once():
     agent = Noisy()
     limit = CvarLimit(bound=-0.01)
     result = run_backtest(with_agents(shield=True, limit=limit, fee_bps=0), agents=[agent])
-    assert len(agent.trace) == 60
+    assert len(agent.trace) == 61  # the last is about what comes after the track
     assert [record["strategy"] for record in result.record.metrics][:2] == ["noisy", "noisy + shield"]
     weights, table = result.record.weights, result.record.shield
     assert table is not None and len(table) == 60 and table["kappa"].between(0, 1).all()
@@ -162,19 +178,46 @@ def test_shield_shows_each_agent_twice_and_trains_it_once():
     assert result.record.metrics[0]["shield"] is None
 
 
-def test_processes_change_nothing():
-    told = []
-    chosen = settings(strategies=PLAIN[:2])
-    alone = run_backtest(chosen)
-    together = run_backtest(chosen, jobs=2, progress=lambda *news: told.append(news))
-    assert alone.record.metrics == together.record.metrics
-    assert told == [("cash", 1, 1), ("equal-weight", 1, 1)]
-
-
 def test_progress_counts_decisions():
     told = []
     run_backtest(settings(strategies=("equal-weight",)), progress=lambda *news: told.append(news))
-    assert told == [("equal-weight", number, 12) for number in range(13)]
+    assert told == [("equal-weight", number, 13) for number in range(14)]
+
+
+def test_progress_of_an_agent_counts_updates_and_names_its_seed():
+    told = []
+    chosen = with_learners((3, 4), strategies=("cash",))
+    agents = [Agent(QUICK, seed) for seed in (3, 4)]
+    run_backtest(chosen, agents=agents, progress=lambda *news: told.append(news))
+    total = QUICK.first + 12 * QUICK.further
+    assert [news for news in told if news[0] == "sdpo, seed 4"] == [
+        ("sdpo, seed 4", number, total) for number in range(total + 1)
+    ]
+
+
+TABLES = ("equity", "weights", "trades", "trace", "shield")
+
+
+def with_both(**changes):
+    """A random agent, a learning one, and benchmarks."""
+    declared = [{"label": "noisy"}, {"label": "sdpo", "settings": QUICK.model_dump(mode="json")}]
+    return settings(agents=declared, limit=QUICK.limit, **changes)
+
+
+def test_a_backtest_that_ends_today_needs_no_tomorrow(frame):
+    """Whether there are prices after its end or not: the same tables, figures, weights for today, and report."""
+    last = 290
+    save("cut", frame.iloc[: last + 1])
+    chosen = {"end": DAYS[last].date(), "shield": True, "bootstrap": {"draws": 20}, "strategies": MANY}
+    one, two = (
+        run_backtest(with_both(snapshot=name, **chosen), agents=[Noisy(), Agent(QUICK)]).record
+        for name in ("walk", "cut")
+    )
+    assert one.metrics == two.metrics
+    assert all(record["next"]["as_of"] == str(DAYS[last].date()) for record in one.metrics)
+    for name in TABLES:
+        pd.testing.assert_frame_equal(getattr(one, name), getattr(two, name))
+    assert render(one) == render(replace(two, config=one.config))
 
 
 @pytest.mark.parametrize("future", ["altered", "gone"])
@@ -189,10 +232,11 @@ def test_no_row_knows_the_future(frame, future):
         other.iloc[known + 1 :, :2] = np.nan
     save("other", other)
     one, two = (
-        run_backtest(with_agents(shield=True, snapshot=name), agents=[Noisy()]).record for name in ("walk", "other")
+        run_backtest(with_both(shield=True, snapshot=name), agents=[Noisy(), Agent(QUICK)]).record
+        for name in ("walk", "other")
     )
     day = DAYS[known]
-    for name in ("equity", "weights", "trades", "trace", "shield"):
+    for name in TABLES:
         before = [getattr(record, name)[lambda table: table["date"] <= day] for record in (one, two)]
         assert len(before[0]) > 0
         pd.testing.assert_frame_equal(*(table.reset_index(drop=True) for table in before))
@@ -276,3 +320,14 @@ def test_the_bundled_sample_and_the_treasury_bill():
     assert record.config["data"]["source"] == "bundled sample" and len(record.config["data"]["cash_sha256"]) == 64
     assert record.metrics[0]["cagr"] == pytest.approx(0.0245, abs=0.0015)
     assert any("JPM's dividend" in note for note in record.config["data"]["notes"])
+
+
+def test_today_is_decided_by_everyone_and_shielded_where_the_shield_is_on():
+    limit = CvarLimit(bound=-0.01)
+    result = run_backtest(with_agents(shield=True, limit=limit, fee_bps=0), agents=[Noisy()])
+    raw, shielded, *_ = (record["next"]["weights"] for record in result.record.metrics)
+    assert {record["next"]["as_of"] for record in result.record.metrics} == {str(END)}
+    assert sum(raw.values()) == pytest.approx(1) and sum(shielded.values()) == pytest.approx(1)
+    assert shielded["CASH"] > raw["CASH"]
+    assert all(shielded.get(asset, 0) <= weight + 1e-12 for asset, weight in raw.items() if asset != "CASH")
+    assert "To be held from then on" in result.report.read_text()

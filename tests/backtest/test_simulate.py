@@ -90,9 +90,27 @@ def test_a_strategy_sees_the_past_only(prices):
     strategy = Fixed(0.2, 0.8, 0.0, 0.0, 0.0)
     track = simulate(market, strategy, start="2019-01-12", end="2019-02-03", every=3)
     assert str(track.dates[0]) == "2019-01-14" and str(track.dates[-1]) == "2019-02-01"
-    assert [history.dates[-1] for history, _ in strategy.seen] == list(track.dates[:-1][::3])
+    decided = [*range(0, len(track.dates) - 1, 3), -1]  # and at the last close
+    assert [history.dates[-1] for history, _ in strategy.seen] == list(track.dates[decided])
     assert all(len(history) == market.index_of(history.dates[-1]) + 1 for history, _ in strategy.seen)
-    np.testing.assert_array_equal([held for _, held in strategy.seen], track.held[:-1][::3])
+    np.testing.assert_array_equal([held for _, held in strategy.seen], track.held[decided])
+
+
+def test_the_last_close_is_decided_on_and_changes_no_track():
+    market = market_of({"A": [100, 110, 99], "B": [50, 50, np.nan]})
+    track = simulate(market, Fixed(0.0, 0.5, 0.5), limits=Limits(max_weight=0.4), fee=0.01)
+    np.testing.assert_allclose(track.next_weights, [0.6, 0.4, 0.0])  # within limits, and B is gone
+    longer = simulate(market_of({"A": [100, 110, 99, 120], "B": [50, 50, np.nan, 60]}), Fixed(0.0, 0.5, 0.5), every=2)
+    shorter = simulate(market, Fixed(0.0, 0.5, 0.5), every=2)
+    np.testing.assert_array_equal(longer.wealth[:3], shorter.wealth)
+    np.testing.assert_array_equal(longer.weights[2], shorter.next_weights)
+
+
+def test_where_nothing_is_listed_any_more_there_is_nothing_to_decide():
+    strategy = Fixed(0.0, 1.0)
+    track = simulate(market_of({"A": [100, 110, np.nan]}), strategy)
+    np.testing.assert_array_equal(track.next_weights, [1.0, 0.0])
+    assert len(strategy.seen) == 2
 
 
 def test_warnings_of_a_strategy_become_notes():
@@ -102,7 +120,7 @@ def test_warnings_of_a_strategy_become_notes():
             return self.weights
 
     track = simulate(market_of({"A": [100, 110, 99]}), Doubtful(1.0, 0.0))
-    assert track.notes == ("2019-01-02: is not sure.", "2019-01-03: is not sure.")
+    assert track.notes == tuple(f"2019-01-0{day}: is not sure." for day in (2, 3, 4))
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.6), (1.5, -0.5), (np.nan, 1.0), (1.0,), (0.5, 0.25, 0.25)])

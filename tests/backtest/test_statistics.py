@@ -32,6 +32,7 @@ def track_of(wealth, cash=0.0, costs=0.0, turnover=0.0):
         costs=np.full(days, costs),
         turnover=np.full(days, turnover),
         cash_returns=np.full(days, cash),
+        next_weights=weights[0],
     )
 
 

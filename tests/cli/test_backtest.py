@@ -3,13 +3,25 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
+from portfolio_sdpo.market.cleaning import clean
+from portfolio_sdpo.market.manifest import Request
+from portfolio_sdpo.market.prices import Prices, wide
+from portfolio_sdpo.market.snapshots import Store
 
 RANGE = ("--start", "2019-01-02", "--end", "2019-03-01")
-QUICK = (*RANGE, "--strategies", "cash,equal-weight,inverse-volatility")
+QUICK = (*RANGE, "--algo", "none", "--strategies", "cash,equal-weight,inverse-volatility")
+TOML = """
+first = 4
+further = 1
+paths = 16
+episodes = 16
+history = 100
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +38,7 @@ def test_a_table_the_weights_and_the_path_of_the_report(home: Path):
     result = call(*QUICK, "--fee-bps", "5")
     assert result.exit_code == 0, result.output
     assert result.stderr == ""  # no terminal, no progress
+    assert "from the close of 2019-03-01 on" in result.stdout
     for word in ("2019-01-02 to 2019-03-01, 40 sessions", "inverse-volatility", "Sharpe", "CVaR 15", "AAPL", "✓"):
         assert word in result.stdout
     assert "…" not in result.stdout  # everything fits
@@ -61,16 +74,20 @@ def test_json_is_the_record(tmp_path: Path):
         (("--start", "soon"), "BacktestSettings.start: "),
         (("--start", "2019-03-01", "--end", "2019-01-02"), "start: must be before end"),
         (("--end", "2030-01-02"), "end: 2030-01-02 is outside the prices"),
-        (("--cash", "gold"), "BacktestSettings.cash: must be zero, tbill or a yearly rate"),
-        (("--alpha", "2"), "BacktestSettings.limit.alpha: "),
-        (("--fee-bps", "-3"), "BacktestSettings.fee_bps: "),
+        (("--cash", "gold"), "cash: must be zero, tbill or a yearly rate"),
+        (("--alpha", "2"), "CvarLimit.alpha: "),
+        (("--preset", "magic"), "there is no 'magic'; there are default, paper-stocks"),
+        (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
+        (("--fee-bps", "-3"), "fee_bps: "),
         (("--seeds", "a"), "--seeds: must be whole numbers with commas between them"),
         (("--out", "."), "never overwritten"),
         (("--algo", "magic"), "there is no agent 'magic'"),
     ],
 )
 def test_mistakes_are_one_sentence(home: Path, arguments, message):
-    result = call("--strategies", "cash", *arguments) if "--strategies" not in arguments else call(*arguments)
+    more = [] if "--strategies" in arguments else ["--strategies", "cash"]
+    more += [] if "--algo" in arguments else ["--algo", "none"]
+    result = call(*more, *arguments)
     assert result.exit_code == 1
     assert message in result.stderr
     assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
@@ -78,12 +95,83 @@ def test_mistakes_are_one_sentence(home: Path, arguments, message):
     assert not (home / "backtests").exists()
 
 
-def test_an_agent_has_the_limit_and_the_fee_of_the_backtest_and_is_there_once_per_seed():
-    from portfolio_sdpo.backtest.run import BacktestSettings
-    from portfolio_sdpo.cli.backtest import _with_agents
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "quick.toml"
+    path.write_text(TOML)
+    return str(path)
 
-    given = BacktestSettings(seeds=(3, 4), fee_bps=5, limit={"alpha": 0.1, "bound": -0.03, "horizon": 10})
-    settings, agents = _with_agents(given, "sdpo")
-    assert [(agent.name, agent.seed) for agent in agents] == [("sdpo", 3), ("sdpo", 4)]
-    assert all(agent.settings.limit == given.limit and agent.settings.fee == 0.0005 for agent in agents)
-    assert settings.agents[0].settings["limit"] == {"alpha": 0.1, "bound": -0.03, "horizon": 10}
+
+def test_agents_have_the_limit_and_the_fee_of_the_backtest_and_are_there_once_per_seed(home: Path, config: str):
+    result = call(
+        *("--algo", "sdpo,ppo", "--seeds", "3,4", "--fee-bps", "10", "--alpha", "0.1", "--bound", "-0.03"),
+        *("--horizon", "5", "--start", "2019-01-02", "--end", "2019-01-15", "--strategies", "cash", "--json"),
+        *("--config", config),
+    )
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    keys = [(each["strategy"], each["seed"]) for each in record["records"]]
+    assert keys == [
+        *((name, seed) for label in ("sdpo", "ppo") for seed in (3, 4) for name in (label, f"{label} + shield")),
+        ("cash", None),
+    ]
+    settings = record["config"]["settings"]
+    limit = {"alpha": 0.1, "bound": -0.03, "horizon": 5}
+    assert settings["limit"] == limit and settings["shield"] and settings["fee_bps"] == 10
+    for agent, kind in zip(settings["agents"], ("analytic", "ppo"), strict=True):
+        assert agent["settings"]["limit"] == limit and agent["settings"]["fee"] == 0.001
+        assert agent["settings"]["learner"]["kind"] == kind and agent["settings"]["first"] == 4
+    assert not list((home / "walks").iterdir())
+
+
+def test_the_paper_s_protocol_is_a_preset(config: str):
+    result = call(
+        *("--preset", "paper-stocks", "--start", "2019-01-02", "--end", "2019-01-04", "--strategies", "cash", "--json"),
+        *("--alpha", "0.01", "--config", config),
+    )
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    assert [each["strategy"] for each in record["records"]] == ["sdpo", "ppo", "cash"]
+    assert record["config"]["settings"]["fee_bps"] == 0
+    sdpo = record["records"][0]
+    assert sdpo["next"]["as_of"] == "2019-01-04" and sdpo["next"]["weights"]["CASH"] > 0.99
+
+
+def save(name: str, frame: pd.DataFrame) -> None:
+    prices = Prices(wide(frame), "close", "total-return")
+    Store().save(name, clean(prices, calendar=None, carry=0), prices, Request(source="file", calendar=None))
+
+
+@pytest.fixture
+def snapshots() -> None:
+    """50 sessions; and 300, of which one stock has the first 200 and another the rest, none those in between."""
+    days = pd.bdate_range("2019-01-02", periods=300)
+    save("short", pd.DataFrame({"A": 1.0, "B": range(1, 51)}, index=days[:50]))
+    gone = pd.DataFrame({"A": 2.0, "B": 3.0}, index=days)
+    gone.iloc[180:, 0] = None
+    gone.iloc[:200, 1] = None
+    save("gone", gone)
+
+
+@pytest.mark.usefixtures("snapshots")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--snapshot", "short", "--start", "2019-01-10"), "a window of 15 sessions needs"),
+        (("--snapshot", "short", "--horizon", "60", "--start", "2019-03-01"), "a window of 60 sessions needs"),
+        (
+            ("--snapshot", "short", "--scenarios", "window", "--horizon", "60", "--start", "2019-03-01"),
+            "a window of 60",
+        ),
+        (("--horizon", "700", "--start", "2019-01-02"), "a history of 504 sessions is shorter than the window of 700"),
+        (("--snapshot", "gone", "--start", "2019-10-15"), "no stock listed on 2019-10-15 has been so for"),
+        (("--snapshot", "gone", "--start", "2019-09-12", "--end", "2019-09-20"), "no session between"),
+        (("--snapshot", "short"), "50 sessions, and a backtest begins after 252"),
+    ],
+)
+def test_prices_that_are_not_enough_are_one_sentence(home: Path, arguments, message):
+    # Before the shield and benchmarks have something to say about it.
+    result = call(*arguments, "--strategies", "cash", "--no-shield")
+    assert result.exit_code == 1, result.output
+    assert message in result.stderr and result.stderr.count("\n") == 1 and result.stdout == ""
+    assert not any((home / name).exists() for name in ("backtests", "walks"))

@@ -1,0 +1,140 @@
+"""An agent trained up to the last close, on disk and back: what is served later stands on such a folder.
+
+config.json          all settings, version, data with its hash, assets, days, weights for today
+policy.safetensors   the learner (`rl.checkpoint`)
+metrics.parquet      the trace of the training
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from portfolio_sdpo import __version__
+from portfolio_sdpo.backtest.agent import Agent, AgentSettings
+from portfolio_sdpo.backtest.folders import CONFIG, Shelf, make_id, to_json
+from portfolio_sdpo.backtest.load import Cash, load_latest
+from portfolio_sdpo.backtest.shield import shield
+from portfolio_sdpo.backtest.simulate import named_weights
+from portfolio_sdpo.backtest.strategies import all_cash
+from portfolio_sdpo.envs.portfolio.market import Array, Market
+from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.rl.checkpoint import checkpoint_bytes, fingerprint
+
+SHELF = Shelf("agent", "train", "agents")
+POLICY = "policy.safetensors"
+TRACE = "metrics.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """Where an agent was written, and what is known of it."""
+
+    folder: Path
+    agent: Agent
+    config: dict[str, Any]
+    """`config.json`; `today` holds the weights before and after the shield and what is promised about them."""
+
+
+def train_agent(
+    settings: AgentSettings,
+    *,
+    snapshot: str | None = None,
+    cash: Cash = "zero",
+    seed: int = 0,
+    label: str = "sdpo",
+    folder: Path | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Trained:
+    """Train an agent on everything up to the last close, as before a first decision, and write it to a new folder.
+
+    `progress` is called with the number of updates so far; there will be `settings.first` of them.
+    """
+    SHELF.check_free(folder or SHELF.home() / "new")
+    if seed < 0:
+        raise SettingsError(f"seed: must not be negative (got {seed}).")
+    market, data = load_latest(snapshot, cash)
+    agent = Agent(settings, seed, label)
+    agent.watch = progress
+    weights = agent.decide(market, all_cash(len(market.assets)))
+    agent.watch = None
+    assert agent.learner is not None
+    resolved = settings.model_dump(mode="json")
+    run = fingerprint([__version__, settings.model_dump_json(), str(seed), data["sha256"]])
+    config = {
+        "package_version": __version__,
+        "label": label,
+        "seed": seed,
+        "settings": resolved,
+        "cash": cash,
+        "assets": list(market.assets),
+        "as_of": str(agent.as_of),
+        "updates": len(agent.trace),
+        "run": run,
+        "today": _today(agent, market, weights),
+        "data": data,
+    }
+    created = datetime.now(UTC).replace(microsecond=0)
+    name = make_id(created, config)
+    config = {"id": name, "created_at": created.isoformat(), **config}
+    folder = folder or SHELF.new_folder(name)
+    contents = {
+        CONFIG: to_json(config),
+        POLICY: checkpoint_bytes(agent.learner, len(agent.trace), run),
+        TRACE: _to_parquet(agent.trace),
+    }
+    SHELF.write(folder, contents)
+    return Trained(folder, agent, config)
+
+
+def load_agent(folder: Path) -> Agent:
+    """The agent as it was after its training: at the same close it decides the same, to the last bit.
+
+    At a later close it trains on before it decides.
+    """
+    config = SHELF.read_json(folder, CONFIG)
+    content = SHELF.read(folder, TRACE)
+    SHELF.read(folder, POLICY)
+    try:
+        agent = Agent(AgentSettings.model_validate(config["settings"]), int(config["seed"]), str(config["label"]))
+        assets, as_of, run = config["assets"], np.datetime64(config["as_of"], "D"), config["run"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise SHELF.damaged(folder, CONFIG, error) from None
+    try:
+        trace = pd.read_parquet(io.BytesIO(content)).to_dict("records")
+    except Exception as error:
+        raise SHELF.damaged(folder, TRACE, error) from None
+    agent.restore(folder / POLICY, run, assets, as_of, [{str(key): row[key] for key in row} for row in trace])
+    return agent
+
+
+def _today(agent: Agent, market: Market, weights: Array) -> dict[str, Any]:
+    """Weights before and after the shield, and their CVaR against the limit: as trained for, and on the past."""
+    limit = agent.settings.limit
+    checked = shield(weights, market, limit)
+    return {
+        "weights": named_weights(market.assets, weights),
+        "shielded": named_weights(market.assets, checked.weights),
+        "limit": limit.bound,
+        # The mean of a tail's growth is at least the exponential of its mean log growth.
+        "promised": math.expm1(float(agent.trace[-1]["risk"])),
+        "past": checked.before,
+        "past_shielded": checked.after,
+        "kappa": checked.kappa,
+        "removed": list(checked.removed),
+        "meets": checked.meets,
+    }
+
+
+def _to_parquet(trace: list[dict[str, Any]]) -> bytes:
+    buffer = io.BytesIO()
+    pd.DataFrame(trace).to_parquet(buffer, index=False)
+    return buffer.getvalue()

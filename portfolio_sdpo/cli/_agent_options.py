@@ -1,0 +1,64 @@
+"""The options that `backtest` and `train` share; what is left out is the preset's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from portfolio_sdpo.backtest.presets import Plan
+
+PresetName = Annotated[
+    str, typer.Option("--preset", metavar="default|paper-stocks", help="What everything left out is taken from.")
+]
+Config = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings of the agents, before the preset's.")
+]
+SnapshotName = Annotated[
+    str | None, typer.Option("--snapshot", metavar="NAME", help="Prices; the bundled sample by default.")
+]
+Alpha = Annotated[float | None, typer.Option("--alpha", help="Tail fraction of the CVaR limit.")]
+Bound = Annotated[float | None, typer.Option("--bound", help="Lowest CVaR allowed; a loss is negative.")]
+Horizon = Annotated[int | None, typer.Option("--horizon", help="Sessions of a period that the limit is about.")]
+ScenarioKind = Annotated[
+    str | None,
+    typer.Option("--scenarios", metavar="window|bootstrap", help="Train on the last sessions, or on resampled ones."),
+]
+FeeBps = Annotated[float | None, typer.Option("--fee-bps", help="Fee on what is traded, in hundredths of a percent.")]
+CashKind = Annotated[
+    str | None,
+    typer.Option("--cash", metavar="zero|tbill|RATE", help="What cash earns; a rate is yearly, 0.02 = 2 %."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def planned(
+    preset: str,
+    config: Path | None,
+    algos: Sequence[str] | None,
+    alpha: float | None,
+    bound: float | None,
+    horizon: int | None,
+    scenarios: str | None,
+    fee_bps: float | None,
+    cash: str | None,
+    shield: bool | None = None,
+) -> Plan:
+    """The preset with what was given on the command line."""
+    from portfolio_sdpo.backtest.presets import plan, read_config
+
+    return plan(
+        preset,
+        algos,
+        config=None if config is None else read_config(config),
+        alpha=alpha,
+        bound=bound,
+        horizon=horizon,
+        scenarios=scenarios,
+        fee_bps=fee_bps,
+        cash=cash,
+        shield=shield,
+    )

@@ -1,0 +1,95 @@
+"""`portfolio-sdpo train`: an agent that knows everything up to the last close, and what it would hold today."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from portfolio_sdpo.cli._agent_options import (
+    Alpha,
+    Bound,
+    CashKind,
+    Config,
+    FeeBps,
+    Horizon,
+    Json,
+    PresetName,
+    ScenarioKind,
+    SnapshotName,
+    planned,
+)
+from portfolio_sdpo.errors import SettingsError
+
+if TYPE_CHECKING:
+    from portfolio_sdpo.backtest.trained import Trained
+
+
+def train(
+    preset: PresetName = "default",
+    config: Config = None,
+    algo: Annotated[str, typer.Option("--algo", metavar="sdpo|ppo", help="The agent.")] = "sdpo",
+    snapshot: SnapshotName = None,
+    alpha: Alpha = None,
+    bound: Bound = None,
+    horizon: Horizon = None,
+    scenarios: ScenarioKind = None,
+    fee_bps: FeeBps = None,
+    cash: CashKind = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the networks and the scenarios.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="A new folder; one in the data directory by default.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train one agent on everything up to the last close of the prices, and say what it would hold today.
+
+    The folder holds policy.safetensors, config.json and the trace of the training, metrics.parquet.
+    """
+    if algo == "none":
+        raise SettingsError("--algo: there is nothing to train without an agent; name one.")
+    plan = planned(preset, config, [algo], alpha, bound, horizon, scenarios, fee_bps, cash)
+    from portfolio_sdpo.backtest.trained import train_agent
+
+    settings = plan.agents[algo]
+    with _progress(as_json, algo, settings.first) as progress:
+        trained = train_agent(
+            settings, snapshot=snapshot, cash=plan.cash, seed=seed, label=algo, folder=out, progress=progress
+        )
+    if as_json:
+        typer.echo(json.dumps({"folder": str(trained.folder), **trained.config}, indent=2, allow_nan=False))
+        return
+    _tell(trained)
+
+
+def _tell(trained: Trained) -> None:
+    from rich.console import Console
+
+    from portfolio_sdpo.cli._backtest_pages import render_trained
+
+    Console().print(render_trained(trained))
+    # Paths are not wrapped, so that they can be clicked and copied.
+    typer.echo(f"\nAgent   {trained.folder}")
+
+
+@contextmanager
+def _progress(quiet: bool, name: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar with the time it will take, on stderr and only on a terminal."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, quiet=quiet)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
+        bar = board.add_task(escape(name), total=total)
+        yield lambda done: board.update(bar, completed=done)
+
+
+def register(root: typer.Typer) -> None:
+    """Hang the command onto the application."""
+    root.command("train")(train)

@@ -1,0 +1,71 @@
+"""`train`, as a user types it, on the bundled sample."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from portfolio_sdpo import cli
+from portfolio_sdpo.backtest.load import load_latest
+from portfolio_sdpo.backtest.trained import load_agent
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> tuple[str, ...]:
+    path = tmp_path / "quick.toml"
+    path.write_text("first = 5\npaths = 16\n[learner]\nhidden = [8, 8]\nlearning_rate = 0.1\n")
+    return "--config", str(path)
+
+
+def call(*arguments: str):
+    return CliRunner().invoke(cli.build_app(), ["train", *arguments])
+
+
+def test_weights_before_and_after_the_shield_and_the_promise(home: Path, quick):
+    result = call(*quick)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""  # no terminal, no progress
+    for word in ("from the close of 2021-10-14 on", "its own", "shielded", "limit -5.0%", "promised", "CASH"):
+        assert word in result.stdout
+    folder = Path(result.stdout.splitlines()[-1].removeprefix("Agent").strip())
+    assert folder.parent == home / "agents"
+
+
+def test_json_is_what_the_agent_decides(tmp_path: Path, quick):
+    out = tmp_path / "mine"
+    result = call(*quick, "--json", "--out", str(out), "--seed", "3", "--alpha", "0.1", "--fee-bps", "0")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    assert record["folder"] == str(out) and record["seed"] == 3
+    assert record["settings"]["limit"]["alpha"] == 0.1 and record["settings"]["fee"] == 0.0
+    market, _ = load_latest(None, "zero")
+    weights = load_agent(out).decide(market, np.eye(len(market.assets))[0])
+    assert record["today"]["weights"] == {a: w for a, w in zip(market.assets, weights, strict=True) if w > 0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--algo", "magic"), "there is no agent 'magic' in the preset default"),
+        (("--algo", "none"), "--algo: there is nothing to train"),
+        (("--snapshot", "nobody"), "There is no snapshot nobody"),
+        (("--cash", "gold"), "cash: must be zero, tbill or a yearly rate"),
+        (("--out", "."), "never overwritten"),
+        (("--horizon", "700"), "a history of 504 sessions is shorter than the window of 700"),
+        (("--horizon", "5000", "--scenarios", "window"), "a window of 5000 sessions needs 5001 closes"),
+    ],
+)
+def test_mistakes_are_one_sentence(home: Path, arguments, message):
+    result = call(*arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+    assert result.stdout == "" and not (home / "agents").exists()
