@@ -1,11 +1,11 @@
 """Time of one SDPO iteration against one PPO iteration at the paper's CMDP settings. Prints one JSON object.
 
-python benchmarks/sdpo_vs_ppo.py [--repeats 20] [--cmdp-seed 11]
+python benchmarks/sdpo_vs_ppo.py [--repeats 20] [--cmdp-seed 11] [--episodes 10]
 
-An iteration is what the trainer does between two rows of its log, probe and files apart: collect a batch of 1000 steps
-(10 episodes), fit the critics, update the policy. Both algorithms are timed alternately in one process with one thread;
-epochs and minibatches are the same for both, and so are networks and batches. Times are the thread's own, since by the
-wall clock other work on the machine would count too; ratios are those of medians.
+An iteration is what the trainer does between two rows of its log, probe and files apart: collect a batch (the paper's
+1000 steps are 10 episodes), fit the critics, update the policy. Both algorithms are timed alternately in one process
+with one thread; epochs and minibatches are the same for both, and so are networks and batches. Times are the thread's
+own, since by the wall clock other work on the machine would count too; ratios are those of medians.
 """
 
 import argparse
@@ -32,6 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--cmdp-seed", type=int, default=11)
+    parser.add_argument("--episodes", type=int, help="per iteration, instead of the paper's")
     options = parser.parse_args()
 
     torch.set_num_threads(1)
@@ -42,7 +43,8 @@ def main() -> None:
 def compare(experiment: Experiment, options: argparse.Namespace) -> dict[str, object]:
     """One line of the result: the same problem for both."""
     # Where the policy starts has no influence on the time, so phase I is left out.
-    experiment = Experiment(**{**dict(experiment), "safe_start": None, "tensorboard": False})
+    episodes = options.episodes or experiment.episodes
+    experiment = Experiment(**{**dict(experiment), "episodes": episodes, "safe_start": None, "tensorboard": False})
     cmdp = experiment.cmdp.draw(options.cmdp_seed)
     times: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as folder:

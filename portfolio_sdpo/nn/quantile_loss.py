@@ -95,7 +95,7 @@ class _QuantileHuberLoss(torch.autograd.Function):
         gradient = torch.empty_like(rows, memory_format=torch.contiguous_format)
         total = torch.zeros((), dtype=torch.float64, device=pred.device)
         scale = 1.0 / (m * rows.shape[0])
-        step = max(1, _BLOCK // ((3 if kappa else 1) * n + m))
+        step = max(1, _BLOCK // (3 * n + m) if kappa else 2 * _BLOCK // (n + m))
         for start in range(0, rows.shape[0], step):
             block = slice(start, start + step)
             level = levels if levels.shape[0] == 1 else levels[block]
@@ -104,7 +104,7 @@ class _QuantileHuberLoss(torch.autograd.Function):
             else:
                 loss, slope = _loss_and_slope(rows[block], level, targets[block], kappa)
             total += loss.sum()
-            gradient[block] = slope.mul_(scale)
+            torch.mul(slope, scale, out=gradient[block])
         if ctx.needs_input_grad[0]:
             ctx.save_for_backward(gradient.view(pred.shape))
         return total.mul_(scale).to(pred.dtype)
@@ -155,8 +155,10 @@ def _loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> 
 
 
 def _plain_loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """`_loss_and_slope` at κ = 0: Σ_j of (1−τ)(p−T) below p and τ(T−p) above it."""
+    """`_loss_and_slope` at κ = 0: Σ_j of (1−τ)(p−T) below p and τ(T−p) above it; the loss may be summed already."""
     m = target.shape[-1]
+    if pred.device.type == "cpu" and pred.dtype == target.dtype == torch.float32 and pred.shape[-1] + m < 1 << 30:
+        return _plain_by_sorting(pred, tau, target)
     t = _sort_rows(target).double()
     centre = t[:, m // 2, None].clone()
     t.sub_(centre)
@@ -171,6 +173,47 @@ def _plain_loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor) -> tuple[Te
     # (1−τ)·low + τ·up with low = below·p − sum_below and up = low + total − m·p
     loss = (below * p).sub_(sum_below).add_(weight * (prefix[:, -1:] - m * p))
     return loss, below.sub_(m * weight)
+
+
+def _plain_by_sorting(pred: Tensor, tau: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The loss [] and its slope [R, N] from one sort of predictions and targets together: in half the time.
+
+    Every p counts the targets below it, which is its slope but for −τM; every T the p that are not above it, since it
+    enters the losses of the others. The loss is the sum of all values, each times such a weight. Keys are the floats'
+    own bits, made to order as integers do, above the value's column: ranks are exact, and among equals p comes first.
+    """
+    n, m = pred.shape[-1], target.shape[-1]
+    width = n + m
+    bits = width.bit_length()
+    # [R, N+M]; adding 0 clears the sign of −0.0.
+    values = np.empty((pred.shape[0], width), dtype=np.float32)
+    np.add(pred.detach().numpy(), 0, out=values[:, :n])
+    np.add(target.detach().numpy(), 0, out=values[:, n:])
+    pattern = values.view(np.int32)
+    order = pattern >> 31
+    order &= 0x7FFFFFFF
+    order ^= pattern
+    keys = order.astype(np.int64)
+    keys <<= bits
+    keys |= np.arange(width)
+    keys.sort(axis=-1)
+    keys &= (1 << bits) - 1
+
+    # Of the first k values b are targets and c are not: from b − c and b + c = k follows b for every p, c for every T.
+    side = (keys >= n).astype(np.int32)
+    side <<= 1
+    side -= 1
+    count = torch.from_numpy(side).cumsum(-1, dtype=torch.int32).numpy()
+    count *= side
+    np.subtract(np.arange(1, width + 1, dtype=np.int32), count, out=count)
+    count >>= 1
+    weight = (
+        torch.from_numpy(np.empty_like(count)).scatter_(-1, torch.from_numpy(keys), torch.from_numpy(count)).double()
+    )
+    level = tau.double()
+    weight[:, :n] -= m * level
+    weight[:, n:] += level.sum(-1, keepdim=True) - n
+    return torch.dot(torch.from_numpy(values).double().view(-1), weight.view(-1)), weight[:, :n]
 
 
 def _sort_rows(values: Tensor) -> Tensor:

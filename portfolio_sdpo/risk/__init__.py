@@ -2,7 +2,7 @@
 
 from portfolio_sdpo.risk.barrier import Barrier, Regime, suboptimality_bound
 from portfolio_sdpo.risk.constraint import Constraint, EtaSchedule, Sense
-from portfolio_sdpo.risk.influence import ClosedForm, Influence, PiecewiseLinear
+from portfolio_sdpo.risk.influence import ClosedForm, Influence, PiecewiseLinear, Quadratic
 from portfolio_sdpo.risk.measures import (
     BadStateProbability,
     Custom,
@@ -34,6 +34,7 @@ __all__ = [
     "Measure",
     "PiecewiseLinear",
     "Power",
+    "Quadratic",
     "Regime",
     "RiskMeasure",
     "Sense",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.risk.pooling import LawByLaw, Parabola, Polyline, Pooled
 
 GRID = 257
 """Points on which the autograd influence is evaluated besides the law's own atoms."""
@@ -18,6 +19,9 @@ REACH = 0.25
 """How far that grid reaches beyond the law's range on each side, as a fraction of the range."""
 LEAST_REACH = 0.01
 """The same for a law that is (almost) a single point x, as a fraction of 1 + |x|."""
+
+MOST_KNOTS = 1 << 22
+"""Pooled, piecewise linear functions keep all their knots for every offset, unless that takes more memory than this."""
 
 
 class Influence(ABC):
@@ -37,6 +41,10 @@ class Influence(ABC):
     def __call__(self, y: Tensor) -> Tensor:
         """u(y), shape and dtype of y."""
 
+    def pool(self, offset: Tensor, share: Tensor) -> Pooled:
+        """The mean over J laws `[J]`, weighted by `share` `[J, L]`, of u_j(offset + x), as a function of x `[L, P]`."""
+        return LawByLaw(self, offset, share)
+
 
 class ClosedForm(Influence):
     """u(y) = formula(y, *parameters), each parameter `[*laws]`."""
@@ -47,6 +55,19 @@ class ClosedForm(Influence):
 
     def __call__(self, y: Tensor) -> Tensor:
         return self._formula(y, *(_against(y, parameter) for parameter in self._parameters))
+
+
+class Quadratic(Influence):
+    """u(y) = (y - centre)^2, centre `[*laws]`."""
+
+    def __init__(self, centre: Tensor) -> None:
+        self._centre = centre.detach()
+
+    def __call__(self, y: Tensor) -> Tensor:
+        return (y - _against(y, self._centre)).square()
+
+    def pool(self, offset: Tensor, share: Tensor) -> Pooled:
+        return Parabola(self._centre, offset, share)
 
 
 class PiecewiseLinear(Influence):
@@ -70,10 +91,15 @@ class PiecewiseLinear(Influence):
             table.to(y.dtype).expand(*laws, table.shape[-1]).reshape(laws.numel(), -1)
             for table in (self._knots, self._heights, self._slopes)
         )
-        piece = torch.searchsorted(knots.contiguous(), points.contiguous(), right=True)
+        piece = torch.searchsorted(knots.contiguous(), points.detach().contiguous(), right=True)
         anchor = (piece - 1).clamp_min_(0)
         climbed = slopes.gather(-1, piece) * (points - knots.gather(-1, anchor))
         return (heights.gather(-1, anchor) + climbed).reshape(shape)
+
+    def pool(self, offset: Tensor, share: Tensor) -> Pooled:
+        if self._knots.shape[-1] * offset.numel() > MOST_KNOTS:
+            return super().pool(offset, share)
+        return Polyline(self._knots, self._heights, self._slopes, offset, share)
 
 
 def influence_by_autograd(

@@ -14,7 +14,14 @@ from torch import Tensor
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.risk.importable import ImportableFunction
-from portfolio_sdpo.risk.influence import ClosedForm, Influence, broadcast_shape, influence_by_autograd
+from portfolio_sdpo.risk.influence import (
+    ClosedForm,
+    Influence,
+    PiecewiseLinear,
+    Quadratic,
+    broadcast_shape,
+    influence_by_autograd,
+)
 from portfolio_sdpo.settings import Settings
 
 Tail = Literal["lower", "upper"]
@@ -153,10 +160,9 @@ class CVaR(RiskMeasure):
     def differentiate(self, values: Tensor, weights: Tensor) -> Influence:
         ordered, _, room = self._tail(values, weights)
         last = (room > 0).sum(-1, keepdim=True) - 1
-        quantile = ordered.gather(-1, last).squeeze(-1)
-        if self.tail == "lower":
-            return ClosedForm(lambda y, nu: nu - torch.relu(nu - y) / self.alpha, quantile)
-        return ClosedForm(lambda y, nu: nu + torch.relu(y - nu) / self.alpha, quantile)
+        quantile = ordered.gather(-1, last)
+        slopes = quantile.new_tensor([1 / self.alpha, 0.0] if self.tail == "lower" else [0.0, 1 / self.alpha])
+        return PiecewiseLinear(quantile, quantile, slopes.expand(*quantile.shape[:-1], 2))
 
     def _tail(self, values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Values from worst to best, their weights, and the room the tail still has for each, all `[..., N]`."""
@@ -175,7 +181,7 @@ class Variance(RiskMeasure):
         return (weights * (values - mean).square()).sum(-1)
 
     def differentiate(self, values: Tensor, weights: Tensor) -> Influence:
-        return ClosedForm(lambda y, mean: (y - mean).square(), (weights * values).sum(-1))
+        return Quadratic((weights * values).sum(-1))
 
 
 class Entropic(RiskMeasure):

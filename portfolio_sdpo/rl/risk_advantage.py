@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from portfolio_sdpo.risk import RiskMeasure
+from portfolio_sdpo.risk.pooling import Pooled
 from portfolio_sdpo.rl.advantage import Grid, cumulated_before, discounted_sum_ahead
 from portfolio_sdpo.rl.critics import Valuation
 from portfolio_sdpo.rl.rollout import Rollout
@@ -26,8 +27,6 @@ from portfolio_sdpo.rl.rollout import Rollout
 LEAST_WEIGHT = 1e-4
 """Increments of u are divided by γ^t, but by no less than this: later steps hardly move the return from s0, and in
 single precision the quotient would be noise, or 0/0."""
-_CHUNK = 1 << 21
-"""Elements of the table partners × transitions × atoms that are evaluated at a time."""
 
 
 @dataclass(frozen=True)
@@ -68,34 +67,35 @@ class Utility:
         self._weight = discount ** rollout.step.to(signal.dtype)
         self._before = cumulated_before(grid, rollout, signal, discount)
         self._measure, self._first = measure, first
-        self._chosen = None
+        self._pooled: Pooled | None = None
         if pooled:
-            self._chosen = torch.linspace(0, rollout.episodes - 1, min(partners, rollout.episodes)).round().long()
-            alive = grid.lay_out(torch.ones_like(signal))[:, self._chosen]
+            chosen = torch.linspace(0, rollout.episodes - 1, min(partners, rollout.episodes)).round().long()
+            alive = grid.lay_out(torch.ones_like(signal))[:, chosen]
             # Where none of the partners is still under way, all of them count.
             alive = torch.where(alive.sum(1, keepdim=True) > 0, alive, 1.0)
-            self._share = (alive / alive.sum(1, keepdim=True)).T
-            self._influence = measure.influence(first[self._chosen])
-            # [J, L]: taken out here, since [n, E] would not fit into memory where episodes are many.
-            self._cumulated = self._before[:, self._chosen].T
+            share = alive / alive.sum(1, keepdim=True)
+            self._pooled = measure.influence(first[chosen]).pool(self._before[:, chosen].T, share.T)
 
     def __call__(self, law: Tensor, index: Tensor | None = None) -> Tensor:
         """Laws [m, N], equally likely atoms, at the transitions `index` [m] (None: all of them) to utilities [m]."""
-        if index is None:
-            index = torch.arange(len(law))
-        law = self._weight[index].unsqueeze(-1) * law
-        if self._chosen is None:
-            episode = self._rollout.episode[index]
-            total = self._before[self._rollout.step[index], episode].unsqueeze(-1) + law
+        step, episode, weight = self._rollout.step, self._rollout.episode, self._weight
+        if index is not None:
+            step, episode, weight = step[index], episode[index], weight[index]
+        law = weight.unsqueeze(-1) * law
+        if self._pooled is None:
+            total = self._before[step, episode].unsqueeze(-1) + law
             return self._measure.influence(self._first[episode])(total).mean(-1)
-        size = max(1, _CHUNK // (len(self._chosen) * law.shape[-1]))
-        parts = zip(torch.split(law, size), torch.split(self._rollout.step[index], size), strict=True)
-        return torch.cat([self._pooled(part, step) for part, step in parts])
+        # [L, C, N]: the laws at a step, which meet the same partners, side by side
+        slot = episode if index is None else _order_within(step)
+        table = law.new_zeros(len(self._before), int(slot.max()) + 1, law.shape[-1]).index_put((step, slot), law)
+        return self._pooled(table.flatten(1)).view_as(table).mean(-1)[step, slot]
 
-    def _pooled(self, law: Tensor, step: Tensor) -> Tensor:
-        # [J, m, 1] + [m, N]
-        total = self._cumulated[:, step].unsqueeze(-1) + law
-        return (self._share[:, step] * self._influence(total).mean(-1)).sum(0)
+
+def _order_within(group: Tensor) -> Tensor:
+    """How many elements of the same group stand before each, for groups [m]."""
+    ordered, order = group.sort(stable=True)
+    place = torch.arange(len(group)) - torch.searchsorted(ordered, ordered)
+    return torch.empty_like(group).scatter_(0, order, place)
 
 
 def assess(

@@ -13,6 +13,8 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from portfolio_sdpo.envs.exact import enumerate_law
@@ -358,6 +360,37 @@ def test_partners_that_are_over_do_not_count(by_hand):
     # u(y) = y²; episodes 0 and 2 are chosen, their c_t is 0 at step 0, then 1 and 5.
     worth = utility(torch.zeros(len(rollout), 1, dtype=torch.float64))
     assert worth.tolist() == [0.0, 0.0, 25.0, 13.0, 0.0, 25.0]
+
+
+@NONLINEAR
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=7),
+    partners=st.integers(1, 8),
+    discount=st.sampled_from([1.0, 0.7]),
+    seed=st.integers(0, 2**31),
+)
+def test_pooled_utility_is_the_mean_over_the_partners_under_way(measure, lengths, partners, discount, seed, by_hand):
+    generator = torch.Generator().manual_seed(seed)
+    rewards = [torch.randint(-2, 3, (length,), generator=generator).tolist() for length in lengths]
+    rollout = by_hand(rewards, [True] * len(lengths), torch.float64)
+    law = torch.randn(len(rollout), 5, generator=generator, dtype=torch.float64)
+    first = law[rollout.starts]
+    signal = rollout.signals["reward"]
+    utility = Utility(measure, first, signal, discount, rollout, Grid(rollout), partners, pooled=True)
+
+    chosen = torch.linspace(0, len(lengths) - 1, min(partners, len(lengths))).round().long().tolist()
+    expected = []
+    for t, atoms in zip(rollout.step.tolist(), law, strict=True):
+        worth = []
+        for j in [j for j in chosen if lengths[j] > t] or chosen:
+            before = sum(discount**k * reward for k, reward in enumerate(rewards[j][:t]))
+            worth.append(measure.influence(first[j])(before + discount**t * atoms).mean())
+        expected.append(torch.stack(worth).mean())
+    expected = torch.stack(expected)
+    torch.testing.assert_close(utility(law), expected, rtol=1e-8, atol=1e-8)
+    some = torch.randperm(len(rollout), generator=generator)[: len(rollout) // 2 + 1]
+    torch.testing.assert_close(utility(law[some], some), expected[some], rtol=1e-8, atol=1e-8)
 
 
 def test_empirical_risk_and_its_standard_error():
