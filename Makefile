@@ -21,7 +21,7 @@ help: ## list what can be made
 
 setup: $(INSTALLED) ## create .venv and install the package with its pinned dependencies
 
-demo: $(INSTALLED) ## train a small safe policy and show what it learned
+demo: $(INSTALLED) ## walk SDPO and PPO through a quarter of 2019 and show what came of it
 	$(BIN)/portfolio-sdpo demo
 
 # One thread per worker, so that workers share the cores instead of fighting for them.

@@ -13,7 +13,7 @@
 
 from portfolio_sdpo.backtest.coverage import Promise, acerbi_szekely, check_promise, kupiec
 from portfolio_sdpo.backtest.resample import Bootstrap
-from portfolio_sdpo.backtest.shield import CvarLimit, Shielded, shield
+from portfolio_sdpo.backtest.shield import Caution, CvarLimit, Shielded, shield
 from portfolio_sdpo.backtest.simulate import Strategy, Track, simulate
 from portfolio_sdpo.backtest.statistics import Statistics, summarise
 from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
@@ -21,6 +21,7 @@ from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
 __all__ = [
     "STRATEGIES",
     "Bootstrap",
+    "Caution",
     "CvarLimit",
     "Promise",
     "Shielded",

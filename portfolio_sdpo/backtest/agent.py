@@ -21,6 +21,7 @@ from pydantic import Field
 from portfolio_sdpo.backtest.shield import CvarLimit
 from portfolio_sdpo.envs.portfolio.market import Array, Market, Mask
 from portfolio_sdpo.envs.portfolio.scenarios import Kind, Replay, Resample, Scenarios, window_paths
+from portfolio_sdpo.envs.portfolio.volatility import Volatility
 from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule
@@ -49,6 +50,10 @@ class AgentSettings(Settings):
     block: float | None = Field(default=1.0, ge=1)
     """Mean length of a block of the bootstrap; None: chosen from the data. With blocks a recurrent policy learns the
     days by heart: it recognises one and knows what came after it, in the scenarios and nowhere else."""
+    filtered: Volatility | None = None
+    """How past days are brought to today's volatility before they are drawn from; None: they stay as they were."""
+    shrink: float = Field(default=0.0, ge=0, le=1)
+    """Share by which every stock's mean growth is pulled towards the average stock's: past winners were lucky, too."""
     paths: int = Field(default=512, ge=2)
     """Bootstrapped scenarios per update."""
     episodes: int = Field(default=85, ge=2)
@@ -61,9 +66,9 @@ class AgentSettings(Settings):
     """Sessions from one decision to the next."""
     discount: float = Field(default=1.0, gt=0, le=1)
     """Of later sessions' growth, as it is maximised and as it is limited: only 1 limits what is earned in the end."""
-    eta: tuple[float, float] = (500.0, 20_000.0)
+    eta: tuple[float, float] = (500.0, 100_000.0)
     """η at the first update and from the first decision on: 1/η is in units of log growth over the horizon."""
-    learner: AnyLearner = AnalyticSettings(smoothing=0.3, anneal=800)
+    learner: AnyLearner = AnalyticSettings(learning_rate=3e-3, anneal=800)
     fee: float = Field(default=0.0, ge=0, lt=1)
     """Share of what is traded that training reckons with."""
 
@@ -180,7 +185,16 @@ class Agent:
         t, window = len(history) - 1, self.settings.limit.horizon
         if self.settings.scenarios == "window":
             return Replay.of_paths(window_paths(history, t, window))
-        return Resample.of(history, t, window, self.settings.block, self.settings.history)
+        settings = self.settings
+        return Resample.of(
+            history,
+            t,
+            window,
+            settings.block,
+            settings.history,
+            filtered=settings.filtered,
+            shrink=settings.shrink,
+        )
 
     def _weights(self, history: Market, held: Array, known: Mask) -> Array:
         """What the policy holds after the last sessions; stocks that scenarios do not know [A] stay out."""

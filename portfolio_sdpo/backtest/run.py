@@ -383,7 +383,8 @@ def _shielding(walk: Walk) -> dict[str, Any] | None:
     kappas = np.array([day["kappa"] for day in walk.shield])
     return json_ready(
         {
-            "decisions": len(kappas),
+            "looks": len(kappas),
+            "decisions": sum(bool(day["decided"]) for day in walk.shield),
             "scaled": int((kappas < 1.0).sum()),
             "mean_kappa": float(kappas.mean()),
             "lowest_kappa": float(kappas.min()),

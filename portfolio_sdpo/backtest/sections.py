@@ -182,13 +182,13 @@ def shielding(found: Sequence[Group]) -> str:
         done = group.shown["shield"]
         if done:
             rows.append(
-                f"<tr><th scope='row'>{escape(group.name)}</th><td>{done['scaled']} of {done['decisions']}</td>"
+                f"<tr><th scope='row'>{escape(group.name)}</th><td>{done['scaled']} of {done['looks']}</td>"
                 f"<td>{percent(done['mean_kappa'])}</td><td>{percent(done['lowest_kappa'])}</td>"
                 f"<td>{done['unmet']}</td></tr>"
             )
     if not rows:
         return ""
-    headings = ["Shield", "Decisions scaled", "Stocks kept, mean", "Stocks kept, lowest", "Limit out of reach"]
+    headings = ["Shield", "Looks that scaled", "Stocks kept, mean", "Stocks kept, lowest", "Limit out of reach"]
     caption = (
         "The shield scales an agent's stocks towards cash until the limit holds on the past; the agent's own decisions "
         "are those of the row without it."

@@ -2,23 +2,27 @@
 
 Risky weights are scaled towards cash until the CVaR limit holds on historical scenarios. CVaR is positively homogeneous
 and cash-additive: with x the scenarios' return in excess of cash and c what cash earns,
-CVaR(c + κ·x) = c + κ·CVaR(x), so the largest allowed κ is (c − bound) / −CVaR(x), cut off at 1. A scenario is the
-simple return of buying the weights and holding them for the limit's horizon, over every such window of the past
-(overlapping).
+CVaR(c + κ·x) = c + κ·CVaR(x), so the largest allowed κ is (c − bound) / −CVaR(x), cut off at 1.
+
+A scenario is the simple return of buying the weights and holding them for the limit's horizon, over every such window
+of the past (overlapping): as it was (`scenarios`), or brought from the volatility known when it began to today's
+(`Caution`), since a loss depends on how stormy it is far more than on how stormy it was on average.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from portfolio_sdpo.backtest.measures import conditional_value_at_risk
+from portfolio_sdpo.backtest.measures import conditional_value_at_risk, window_returns
 from portfolio_sdpo.envs.portfolio.market import Array, Market, Mask
 from portfolio_sdpo.envs.portfolio.simplex import on_simplex
+from portfolio_sdpo.envs.portfolio.volatility import Volatility
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.settings import Settings
 
@@ -42,6 +46,19 @@ class CvarLimit(Settings):
         return math.ceil(1.0 / self.alpha - 1e-9)
 
 
+class Caution(Settings):
+    """How the shield looks at the past in the light of today's volatility."""
+
+    volatility: Volatility = Volatility()
+    margin: float = Field(default=1.15, ge=1)
+    """Losses count as this many times as large, for what a limited past has not shown."""
+    plain: bool = True
+    """The limit must hold on the last `lookback` sessions as they were, too."""
+
+
+DEFAULT_CAUTION = Caution()
+
+
 @dataclass(frozen=True, eq=False)
 class Shielded:
     """What the shield did to weights."""
@@ -51,7 +68,7 @@ class Shielded:
     kappa: float
     """Share of the risky weights that stays."""
     before: float
-    """CVaR of the given weights, those of `removed` counted as cash: the worse of the two views of the past."""
+    """CVaR of the given weights, those of `removed` counted as cash: the worst of all views of the past."""
     after: float
     """CVaR of the weights."""
     scenarios: int
@@ -61,12 +78,20 @@ class Shielded:
     """False when not even all cash, which is then held, meets the limit: a cash rate below the bound."""
 
 
-def shield(weights: Array, history: Market, limit: CvarLimit | None = None, *, lookback: int = 504) -> Shielded:
-    """The weights [A], scaled towards cash by the largest κ that meets the limit on the last `lookback` sessions.
+def shield(
+    weights: Array,
+    history: Market,
+    limit: CvarLimit | None = None,
+    *,
+    lookback: int = 504,
+    caution: Caution | None = DEFAULT_CAUTION,
+) -> Shielded:
+    """The weights [A], scaled towards cash by the largest κ that meets the limit on every view of the past.
 
     Only assets that have a price today and enough complete windows can be vouched for; the rest moves to cash first.
-    The limit has to hold twice: on the windows that all held assets have been through, and on the longer past in which
-    those that were not listed yet count as the average of the rest.
+    With caution, the limit has to hold on `filtered` scenarios of the whole history. On the last `lookback` sessions as
+    they were (the only view without caution) it has to hold twice: on the windows that all held assets have been
+    through, and on the longer past in which those that were not listed yet count as the average of the rest.
     Cash is taken to earn over the horizon what it earned in the last session.
     """
     limit = limit or CvarLimit()
@@ -81,7 +106,13 @@ def shield(weights: Array, history: Market, limit: CvarLimit | None = None, *, l
     vouched = np.zeros_like(weights)
     vouched[known] = weights[known]
     cash = float(history.relatives[-1, 0] ** limit.horizon - 1.0)
-    views = _views(vouched, returns - cash, complete)
+    past = _views(vouched, returns - cash, complete)
+    views: tuple[Array, ...] = past
+    if caution is not None:
+        # Of all cash there is no view but the plain one, which is empty.
+        seen = filtered(daily_excess(vouched, history), limit, caution)
+        seen = tuple(vouched.sum() * view for view in seen)
+        views = (*past, *seen) if caution.plain else seen or past
     shares = [largest_share(excess, cash, limit) for excess in views]
     kappa, meets = min(share for share, _ in shares), all(found for _, found in shares)
 
@@ -92,7 +123,7 @@ def shield(weights: Array, history: Market, limit: CvarLimit | None = None, *, l
         kappa=kappa,
         before=min(_total(excess, cash, limit) for excess in views),
         after=min(_total(kappa * excess, cash, limit) for excess in views),
-        scenarios=len(views[0]) if len(known) else 0,
+        scenarios=len(past[0]) if len(known) else 0,
         removed=tuple(history.assets[i] for i in risky if i not in known),
         meets=meets,
     )
@@ -115,6 +146,49 @@ def largest_share(excess: Array, cash: float, limit: CvarLimit) -> tuple[float, 
     while kappa > 0.0 and _total(kappa * excess, cash, limit) < limit.bound:
         kappa = max(kappa * (1.0 - 1e-15) - 1e-18, 0.0)
     return kappa, True
+
+
+def filtered(excess: Array, limit: CvarLimit, caution: Caution) -> tuple[Array, ...]:
+    """Views of the past in which it is as stormy as today, of daily returns in excess of cash [T], latest last.
+
+    One has the windows of the past, each scaled by today's volatility over the one known when it began; a storm that
+    broke out inside a window stays in it. The other has one value, the CVaR of the normal law of today's
+    volatility, independent from day to day, which is there when the past is too short or too lucky for the first.
+    """
+    known = caution.volatility.of(excess)
+    spread = normal_cvar(limit.alpha) * math.sqrt(limit.horizon) * known[-1]
+    views = [np.array([caution.margin * spread])] if len(excess) else []
+    windows = window_returns(excess, limit.horizon)
+    if len(windows) >= limit.least_scenarios and known[-1] > 0.0:
+        # Where volatility was 0 there has been no fall, neither before the window nor in all the past.
+        views.append(caution.margin * windows * known[-1] / np.maximum(known[: len(windows)], np.finfo(float).tiny))
+    return tuple(views)
+
+
+def normal_cvar(alpha: float) -> float:
+    """CVaR of the standard normal law.
+
+    >>> round(normal_cvar(0.05), 4)
+    -2.0627
+    """
+    law = NormalDist()
+    return -law.pdf(law.inv_cdf(alpha)) / alpha
+
+
+def daily_excess(weights: Array, history: Market) -> Array:
+    """[T] daily returns in excess of cash of the risky part of the weights [A], per unit invested.
+
+    On every day of the past on which most of it had a price; as in the views of plain windows, what had none counts as
+    the average of the rest.
+    """
+    both = history.listed[1:] & history.listed[:-1]
+    relatives = history.relatives[1:]
+    present = np.where(both[:, 1:], weights[1:], 0.0)
+    share, total = present.sum(axis=1), weights[1:].sum()
+    most = (share >= total / 2.0) & (share > 0.0)
+    earned = (present * (relatives[:, 1:] - relatives[:, :1])).sum(axis=1)
+    excess: Array = earned[most] / share[most]
+    return excess
 
 
 def scenarios(history: Market, horizon: int, lookback: int) -> tuple[Array, Mask]:

@@ -6,15 +6,16 @@ walk, so that the two tracks differ by the shield and by nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.shield import CvarLimit, shield
+from portfolio_sdpo.backtest.shield import DEFAULT_CAUTION, Caution, CvarLimit, shield
 from portfolio_sdpo.backtest.simulate import Strategy
 from portfolio_sdpo.envs.portfolio.market import Array, Market
-from portfolio_sdpo.errors import BacktestError
+from portfolio_sdpo.errors import BacktestError, SettingsError
 
 
 class Recorded:
@@ -50,6 +51,10 @@ class Replayed:
         self.every = recorded.every
         self._decisions = recorded.decisions
 
+    def decided(self, day: np.datetime64) -> bool:
+        """Whether there is a decision of that day."""
+        return day in self._decisions
+
     def decide(self, history: Market, held: Array) -> Array:
         day = history.dates[-1]
         if day not in self._decisions:
@@ -58,30 +63,50 @@ class Replayed:
 
 
 class ShieldedStrategy:
-    """A strategy whose every decision passes the shield; `days` says what that did.
+    """A strategy whose every decision passes the shield, which also looks at what is held every `every` sessions.
 
-    Limits of the backtest come after it: a cap on turnover may keep more risk for some sessions than it asks for.
+    Between the strategy's own decisions the shield only sells: what is held stays as it is, or is scaled towards cash.
+    `days` says what it did. Limits of the backtest come after it: a cap on turnover may keep more risk for some
+    sessions than it asks for.
     """
 
-    def __init__(self, inner: Strategy, limit: CvarLimit, *, lookback: int = 504) -> None:
+    def __init__(
+        self,
+        inner: Strategy,
+        limit: CvarLimit,
+        *,
+        lookback: int = 504,
+        every: int = 1,
+        caution: Caution | None = DEFAULT_CAUTION,
+    ) -> None:
+        if every < 1:
+            raise SettingsError(f"every: the shield looks every session or less often (got {every}).")
         self.inner = inner
         self.limit = limit
         self.lookback = lookback
+        self.caution = caution
+        self.look = min(every, sessions_between(inner))
+        self.every = math.gcd(self.look, sessions_between(inner))
+        """Sessions from one call to the next, so that neither a look nor a decision is missed."""
         self.days: list[dict[str, Any]] = []
+        self._decided: int | None = None
+        self._looked = 0
 
     @property
     def name(self) -> str:
         return f"{self.inner.name} + shield"
 
-    @property
-    def every(self) -> int:
-        return sessions_between(self.inner)
-
     def decide(self, history: Market, held: Array) -> Array:
-        result = shield(self.inner.decide(history, held), history, self.limit, lookback=self.lookback)
+        due = self._due(history)
+        if not due and len(history) - self._looked < self.look:
+            return held
+        self._looked = len(history)
+        wanted = self.inner.decide(history, held) if due else held
+        result = shield(wanted, history, self.limit, lookback=self.lookback, caution=self.caution)
         self.days.append(
             {
                 "date": history.dates[-1],
+                "decided": due,
                 "kappa": result.kappa,
                 "before": result.before,
                 "after": result.after,
@@ -91,6 +116,16 @@ class ShieldedStrategy:
             }
         )
         return result.weights
+
+    def _due(self, history: Market) -> bool:
+        """Whether the inner strategy is to decide now: its sessions have passed, or it is known that it did."""
+        now, latest = len(history), self._decided
+        due = latest is None or now <= latest or now - latest >= sessions_between(self.inner)
+        if not due and isinstance(self.inner, Replayed):
+            return self.inner.decided(history.dates[-1])
+        if due:
+            self._decided = now
+        return due
 
 
 def sessions_between(strategy: Strategy) -> int:

@@ -272,35 +272,6 @@ _ALL = (
 EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}
 """Every experiment by its name."""
 
-# Its own settings, so that tuning the experiments does not change what the demonstration shows.
-_DEMO_CRITIC = CriticSettings(
-    kind="quantile", atoms=32, dimension=64, averaging=0.99, table_decay=20.0, epochs=5, minibatches=2
-)
-_DEMO_SDPO = SdpoSettings(
-    actor=ActorSettings(hidden=(), learning_rate=2e-2), critic=_DEMO_CRITIC, gae_lambda=0.0, risk_lambda=0.0
-)
-DEMO = Experiment(
-    name="demo",
-    title="A small noisy random CMDP, variance of the return at most 12",
-    question="What does a safe policy look like while it learns?",
-    cmdp=CmdpSettings(states=100, actions=5, noise_scale=1.0),
-    problem=Problem(
-        discount=0.99, constraints=(Constraint.from_spec("variance of reward <= 12 eta=0.6:2:100 margin=0.5"),)
-    ),
-    algorithms={
-        "ppo": PpoSettings(
-            actor=_DEMO_SDPO.actor, critic=CriticSettings(**{**dict(_DEMO_CRITIC), "kind": "mean"}), gae_lambda=0.0
-        ),
-        "sdpo": _DEMO_SDPO,
-    },
-    iterations=100,
-    episodes=20,
-    seeds=(0,),
-    cmdp_seeds=(1,),
-    tensorboard=False,
-)
-"""`portfolio-sdpo demo`: small enough to be trained while one watches."""
-
 
 def find_experiment(name: str) -> Experiment:
     """The experiment of that name.

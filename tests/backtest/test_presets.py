@@ -55,7 +55,7 @@ def test_what_is_given_counts_before_the_file_and_that_before_the_preset(tmp_pat
     assert settings.scenarios == "window"
     assert (settings.limit.alpha, settings.limit.bound, settings.limit.horizon) == (0.3, -0.1, 15)
     assert (chosen.fee_bps, settings.fee) == (20.0, 0.002)
-    assert (settings.learner.anneal, settings.learner.smoothing) == (9, 0.3)
+    assert (settings.learner.anneal, settings.learner.learning_rate) == (9, 3e-3)
     assert plan("default", config=read_config(path), fee_bps=1).agents["sdpo"].fee == 1e-4
 
 

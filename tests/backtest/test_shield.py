@@ -1,6 +1,7 @@
 """The shield: its closed form against a grid and bisection, and what it promises for any weights and scenarios."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,8 +9,9 @@ from hypothesis.extra.numpy import arrays
 
 from portfolio_sdpo.backtest import CvarLimit, shield
 from portfolio_sdpo.backtest.measures import conditional_value_at_risk
-from portfolio_sdpo.backtest.shield import largest_share, scenarios
+from portfolio_sdpo.backtest.shield import Caution, daily_excess, filtered, largest_share, normal_cvar, scenarios
 from portfolio_sdpo.envs.portfolio.market import Market
+from portfolio_sdpo.envs.portfolio.volatility import Volatility
 from portfolio_sdpo.errors import SettingsError, WeightsError
 
 returns = arrays(np.float64, st.integers(4, 60), elements=st.floats(-0.5, 0.5))
@@ -86,7 +88,7 @@ def test_shielded_weights_meet_the_limit(prices, seed, weights, horizon, bound):
     market = Market.from_prices(prices(120, seed=seed, gaps=False), cash_rate=0.02)
     limit = CvarLimit(bound=bound, alpha=0.1, horizon=horizon)
     given_weights = weights / weights.sum()
-    result = shield(given_weights, market, limit)
+    result = shield(given_weights, market, limit, caution=None)
     past, complete = scenarios(market, horizon, 504)
     assert complete.all() and len(past) == 119 - horizon + 1
     assert result.scenarios == (len(past) if given_weights[1:].any() else 0)
@@ -98,6 +100,128 @@ def test_shielded_weights_meet_the_limit(prices, seed, weights, horizon, bound):
     np.testing.assert_allclose(result.weights[1:], result.kappa * given_weights[1:])
     if result.before < bound:
         assert result.after == pytest.approx(bound)
+
+
+def one_stock(moves):
+    """The market of one stock that grew by these logs."""
+    days = pd.bdate_range("2015-01-02", periods=len(moves) + 1)
+    return Market.from_prices(pd.DataFrame({"A": 100 * np.exp(np.cumsum(np.r_[0.0, moves]))}, index=days))
+
+
+def with_(caution, **changes):
+    return Caution(**(dict(caution) | changes))
+
+
+ALL = np.array([0.0, 1.0])
+LIGHT = Caution(margin=1.0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 1000), st.floats(1.0, 2.0), st.booleans(), st.floats(-0.05, -0.002))
+def test_the_limit_holds_on_every_view(prices, seed, margin, plain, bound):
+    market = Market.from_prices(prices(120, seed=seed), cash_rate=0.02)
+    limit, caution = CvarLimit(bound=bound, alpha=0.1, horizon=5), Caution(margin=margin, plain=plain)
+    result = shield(np.full(5, 0.2), market, limit, caution=caution)
+    cash = (1 + 0.02 / 252) ** 5 - 1
+    views = filtered(daily_excess(result.weights, market), limit, caution)
+    assert len(views) == 2
+    invested = result.weights[1:].sum()
+    risks = [cash + invested * conditional_value_at_risk(view, 0.1) for view in views]
+    assert min(risks) >= bound - 1e-12 and result.after >= bound
+    alone = shield(np.full(5, 0.2), market, limit, caution=None)
+    if plain:
+        assert result.kappa <= alone.kappa
+        assert result.kappa == pytest.approx(
+            min(alone.kappa, shield(np.full(5, 0.2), market, limit, caution=with_(caution, plain=False)).kappa)
+        )
+    elif result.kappa < 1.0:
+        assert min(risks) == pytest.approx(bound)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000), st.floats(0.1, 1.0))
+def test_where_it_scales_it_does_not_matter_how_much_was_asked_for(prices, seed, share):
+    """κ is homogeneous: of a part of the weights it keeps as much as of all of them."""
+    market, limit = Market.from_prices(prices(120, seed=seed)), CvarLimit(bound=-0.001, horizon=5)
+    whole = shield(np.full(5, 0.2), market, limit)
+    risky = share * np.r_[0.0, np.full(4, 0.2)]
+    part = shield(np.r_[1 - risky.sum(), risky[1:]], market, limit)
+    assert whole.removed == part.removed
+    if part.kappa < 1.0:
+        np.testing.assert_allclose(part.weights, whole.weights, atol=1e-12)
+
+
+def test_of_steady_normal_days_all_views_agree():
+    market = one_stock(np.random.default_rng(2).normal(0.0, 0.01, 6000))
+    caution = Caution(volatility=Volatility(decay=0.999), margin=1.0, plain=False)
+    by_hand = 0.05 / (2.0627 * np.sqrt(15) * 0.01)
+    plain = shield(ALL, market, lookback=6000, caution=None)
+    wary = shield(ALL, market, lookback=6000, caution=caution)
+    assert plain.kappa == pytest.approx(by_hand, rel=0.15)
+    assert wary.kappa == pytest.approx(by_hand, rel=0.1)
+    tenth = shield(ALL, market, caution=with_(caution, margin=1.1))
+    assert tenth.kappa == pytest.approx(wary.kappa / 1.1)
+
+
+def test_the_normal_view_by_hand():
+    excess = np.tile([0.01, -0.01], 10)
+    limit = CvarLimit(horizon=4)
+    (view,) = filtered(excess, CvarLimit(horizon=4), with_(LIGHT, volatility=Volatility(decay=0.99999)))
+    assert view == pytest.approx(normal_cvar(0.05) * 2 * 0.01, rel=1e-3)  # 17 windows are too few for the other
+    assert len(filtered(np.tile(excess, 2), limit, LIGHT)[1]) == 37
+    assert filtered(np.empty(0), limit, LIGHT) == ()
+    assert filtered(np.full(40, 0.01), limit, LIGHT)[0] == 0.0  # nothing ever fell
+
+
+def test_windows_are_brought_from_the_volatility_they_began_in():
+    rng = np.random.default_rng(0)
+    excess = np.where(np.arange(600) < 300, 0.004, 0.02) * rng.normal(size=600)
+    limit, volatility = CvarLimit(horizon=3), Volatility()
+    view = filtered(excess, limit, LIGHT)[1]
+    known = volatility.of(excess)
+    for start in (0, 17, 299, 597):
+        was = np.prod(1 + excess[start : start + 3]) - 1
+        assert view[start] == pytest.approx(was * known[-1] / known[start])
+
+
+def test_a_storm_is_answered_within_days_and_forgotten_within_weeks():
+    rng = np.random.default_rng(4)
+    sizes = np.r_[np.full(500, 0.006), np.full(10, 0.03), np.full(60, 0.006)]
+    market = one_stock(sizes * np.where(np.arange(570) % 2, 1, -1) * np.abs(rng.normal(1, 0.2, 570)))
+    kappas = {day: shield(ALL, market.until(day)).kappa for day in (500, 503, 505, 510, 540)}
+    plain = {day: shield(ALL, market.until(day), caution=None).kappa for day in kappas}
+    assert kappas[503] < 0.6 * kappas[500] and kappas[505] < 0.45 * kappas[500]
+    assert kappas[510] < 0.4 * kappas[500] and kappas[540] > 2 * kappas[510]
+    assert plain[505] > 0.9 * plain[500]
+
+
+def test_a_slow_slide_is_seen_without_any_volatility():
+    """−0.2 % every day: no day is bad, and every fortnight is."""
+    slide = one_stock(np.full(300, -0.002))
+    result = shield(ALL, slide, CvarLimit(bound=-0.02), caution=Caution(margin=1.0, plain=False))
+    assert result.kappa == pytest.approx(0.02 / (1 - np.exp(-0.002 * 15)), rel=1e-3)
+
+
+@pytest.mark.parametrize("caution", [None, LIGHT, Caution(plain=False)])
+def test_all_cash_stays(prices, caution):
+    cash = np.array([1.0, 0, 0, 0, 0])
+    for market in (Market.from_prices(prices(120)), Market.from_prices(prices(120)).until(1)):
+        result = shield(cash, market, caution=caution)
+        assert (result.kappa, result.after, result.meets) == (1.0, 0.0, True)
+        np.testing.assert_array_equal(result.weights, cash)
+
+
+def test_daily_returns_count_what_has_no_price_as_the_average(prices):
+    frame = prices(60, stocks=3, gaps=False)
+    frame.iloc[:30, 0] = np.nan
+    frame.iloc[:10, 1] = np.nan
+    market = Market.from_prices(frame, cash_rate=0.0252)
+    weights = np.array([0.2, 0.2, 0.3, 0.3])
+    excess = daily_excess(weights, market)
+    over = market.relatives - market.relatives[:, :1]
+    assert len(excess) == 59 - 10  # before that, most of it had no price
+    np.testing.assert_allclose(excess[-29:], over[31:] @ weights / 0.8)
+    np.testing.assert_allclose(excess[:20], (over[11:31, 2] + over[11:31, 3]) / 2)
 
 
 def test_windows_by_hand(prices):
@@ -128,9 +252,9 @@ def test_a_new_listing_hides_no_crash(prices):
     frame.iloc[50:60, 0] *= np.linspace(0.95, 0.6, 10)
     frame.iloc[60:, 0] *= 0.6
     limit = CvarLimit(horizon=5, bound=-0.02)
-    alone = shield(np.array([0.0, 1.0, 0.0]), Market.from_prices(frame), limit)
+    alone = shield(np.array([0.0, 1.0, 0.0]), Market.from_prices(frame), limit, caution=None)
     frame.iloc[:100, 1] = np.nan
-    both = shield(np.array([0.0, 0.9, 0.1]), Market.from_prices(frame), limit)
+    both = shield(np.array([0.0, 0.9, 0.1]), Market.from_prices(frame), limit, caution=None)
     assert both.scenarios == alone.scenarios and not both.removed
     assert both.before == pytest.approx(alone.before)
 
@@ -142,7 +266,7 @@ def test_a_wild_new_listing_is_not_diluted(prices):
     frame.iloc[150:, 1] = 100 * np.exp(np.cumsum(moves))
     weights, limit = np.array([0.0, 0.6, 0.4]), CvarLimit(horizon=1, bound=-0.01)
     market = Market.from_prices(frame)
-    result = shield(weights, market, limit)
+    result = shield(weights, market, limit, caution=None)
     recent = (market.relatives[151:] - 1) @ result.weights
     assert conditional_value_at_risk(recent, 0.05) == pytest.approx(-0.01)
 

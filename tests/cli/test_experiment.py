@@ -1,4 +1,4 @@
-"""`experiment list, run, show, figures` and `demo`, as a user types them."""
+"""`experiment list, run, show, figures`, as a user types them."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,6 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Experiment:
         tensorboard=False,
     )
     monkeypatch.setitem(presets.EXPERIMENTS, "tiny", experiment)
-    monkeypatch.setattr(presets, "DEMO", Experiment(**{**dict(experiment), "name": "demo"}))
     return experiment
 
 
@@ -134,14 +133,3 @@ def test_mistakes_are_one_sentence(arguments, message):
 
 def test_no_jobs_is_a_usage_error():
     assert call("experiment", "run", "tiny", "--jobs", "0").exit_code == 2
-
-
-def test_demo_tells_its_story(home: Path):
-    for _ in range(2):  # it starts anew every time
-        result = call("demo", "--jobs", "1")
-        assert result.exit_code == 0, result.output
-    for word in ("PPO and SDPO on a random CMDP", "uniform policy", "best within the bound", "of 3 iterations"):
-        assert word in result.stdout
-    folder = home / "experiments" / "demo"
-    assert str(folder) in result.stdout
-    assert (folder / "learning.png").stat().st_size > 1000

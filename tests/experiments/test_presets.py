@@ -3,7 +3,7 @@
 import pytest
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.experiments.presets import DEMO, EXPERIMENTS, TUNING_CMDP_SEED, Experiment, find_experiment
+from portfolio_sdpo.experiments.presets import EXPERIMENTS, TUNING_CMDP_SEED, Experiment, find_experiment
 from portfolio_sdpo.risk import CVaR, Variance
 
 
@@ -68,7 +68,7 @@ def test_nothing_is_reported_on_the_cmdp_that_settings_were_tuned_on(preset: Exp
     assert len(preset.runs()) >= 5
 
 
-@pytest.mark.parametrize("preset", [*EXPERIMENTS.values(), DEMO], ids=[*EXPERIMENTS, "demo"])
+@pytest.mark.parametrize("preset", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_presets_survive_a_file(preset: Experiment):
     assert Experiment.model_validate_json(preset.model_dump_json()) == preset
 

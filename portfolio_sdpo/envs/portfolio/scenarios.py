@@ -2,7 +2,8 @@
 
 `window_paths` replays the last sessions as they were, as the paper does. `bootstrap_paths` draws new paths from
 trailing history by the stationary block bootstrap (Politis and Romano 1994): whole days are drawn, all assets together,
-so that their correlation survives, and in blocks, so that calm and stormy weeks do.
+so that their correlation survives, and in blocks, so that calm and stormy weeks do. With `filtered` every day is first
+brought to today's volatility, so that the paths are as stormy as it is now.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portfolio_sdpo.envs.portfolio.market import Array, Day, Market, Mask
+from portfolio_sdpo.envs.portfolio.volatility import Volatility
 from portfolio_sdpo.errors import HistoryError, SettingsError
 
 Rows = NDArray[np.int64]
@@ -85,16 +87,20 @@ def bootstrap_paths(
     seed: Seed = 0,
     history: int | None = None,
     coverage: float = COVERAGE,
+    filtered: Volatility | None = None,
+    shrink: float = 0.0,
 ) -> Paths:
     """`count` paths of `window` decisions from the last `history` sessions up to and including t (None: from all).
 
     A stock takes part if it is listed at t and its present listing covers at least `coverage` of that history and one
     window; it is unlisted in the paths otherwise. The days drawn from are those since the youngest stock that takes
     part was listed, so every row is a true day of them all. `block` is the mean block length (None: `block_length`).
+    With `filtered` rows are those days, brought to the volatility at t (`as_stormy_as_today`). `shrink` pulls every
+    stock's mean growth towards that of the average stock by this share: past winners owe much of theirs to luck.
     """
     if count < 1:
         raise SettingsError(f"count: needs at least one path (got {count}).")
-    source = Resample.of(market, t, window, block, history, coverage)
+    source = Resample.of(market, t, window, block, history, coverage, filtered, shrink)
     rng = np.random.default_rng(seed)
     rows = source.draw(rng, source.choose(rng, count))
     return Paths(source.relatives[rows], source.listed[rows], rows + source.first)
@@ -124,6 +130,18 @@ def politis_white(series: Array) -> float:
     with np.errstate(all="ignore"):  # where autocovariances cancel out there is no best length
         best = float(optimal_block_length(series)["stationary"].iloc[0])
     return min(max(best, 1.0), float(len(series))) if np.isfinite(best) else 1.0
+
+
+def as_stormy_as_today(relatives: Array, volatility: Volatility) -> Array:
+    """The relatives [n, stocks] with each day's log growth scaled from the volatility known before it to the one now.
+
+    The volatility is that of the equally weighted stocks, so that a day's stocks are scaled alike and their correlation
+    survives. Every stock keeps its mean log growth: storms change how far prices move, not where to.
+    """
+    growth = np.log(relatives)
+    mean = growth.mean(axis=0)
+    scaled = (growth - mean) * volatility.brought_to_today(relatives.mean(axis=1) - 1.0)[:, None]
+    return np.exp(scaled - scaled.mean(axis=0) + mean)
 
 
 def stationary_rows(starts: Rows, uniform: Array, block: float, days: int) -> Rows:
@@ -211,6 +229,8 @@ class Resample:
         block: float | None = None,
         history: int | None = None,
         coverage: float = COVERAGE,
+        filtered: Volatility | None = None,
+        shrink: float = 0.0,
     ) -> Resample:
         """The days and stocks that `bootstrap_paths` describes."""
         length = _checked_window(window)
@@ -218,9 +238,17 @@ class Resample:
             raise SettingsError(f"block: a mean length must be at least 1 (got {block}).")
         if not 0.0 <= coverage <= 1.0:
             raise SettingsError(f"coverage: must be between 0 and 1 (got {coverage}).")
+        if not 0.0 <= shrink <= 1.0:
+            raise SettingsError(f"shrink: must be between 0 and 1 (got {shrink}).")
         first, joined = _trailing(market.until(t), length, history, coverage)
         listed = np.broadcast_to(joined, (t + 1 - first, len(joined)))
         relatives = np.where(joined, market.relatives[first : t + 1], 1.0)
+        stocks = np.flatnonzero(joined)[1:]
+        if filtered is not None:
+            relatives[:, stocks] = as_stormy_as_today(relatives[:, stocks], filtered)
+        if shrink:
+            mean = np.log(relatives[:, stocks]).mean(axis=0)
+            relatives[:, stocks] *= np.exp(shrink * (mean.mean() - mean))
         mean = block_length(relatives[:, joined][:, 1:]) if block is None else float(block)
         return cls(relatives, listed, length, mean, first)
 

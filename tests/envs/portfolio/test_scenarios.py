@@ -1,6 +1,7 @@
 """Price paths: replayed windows, the stationary bootstrap, and nothing from after day t."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from arch.bootstrap import StationaryBootstrap
 from hypothesis import example, given, settings
@@ -10,12 +11,15 @@ from portfolio_sdpo.envs.portfolio.market import Market
 from portfolio_sdpo.envs.portfolio.scenarios import (
     Paths,
     Replay,
+    Resample,
+    as_stormy_as_today,
     block_length,
     bootstrap_paths,
     scenarios_of,
     stationary_rows,
     window_paths,
 )
+from portfolio_sdpo.envs.portfolio.volatility import Volatility
 from portfolio_sdpo.errors import HistoryError, SettingsError
 
 
@@ -225,3 +229,65 @@ def test_markets_without_a_listed_stock(make_prices):
 def test_paths_that_make_no_sense(relatives, listed, says):
     with pytest.raises(SettingsError, match=says):
         Paths(relatives, listed.astype(bool))
+
+
+def stormy(sessions=300, storm=40, seed=0):
+    """Three stocks, calm and then four times as wild."""
+    rng = np.random.default_rng(seed)
+    moves = (
+        rng.normal([0.001, 0.0, -0.0005], 0.005, (sessions, 3))
+        * np.where(np.arange(sessions) < 300 - storm, 1, 4)[:, None]
+    )
+    return pd.DataFrame(100 * np.exp(moves.cumsum(axis=0)), pd.bdate_range("2019-01-02", periods=sessions), list("ABC"))
+
+
+def test_filtered_days_are_as_stormy_as_today():
+    market = Market.from_prices(stormy())
+    plain, filtered = (Resample.of(market, 299, 15, 1.0, filtered=how) for how in (None, Volatility()))
+    calm = slice(0, 250)
+    was, now = (np.log(source.relatives[calm, 1:]).std(axis=0) for source in (plain, filtered))
+    assert (now > 2.5 * was).all() and (now < 6 * was).all()
+    for source in (plain, filtered):  # storms change how far prices move, not where to
+        np.testing.assert_allclose(
+            np.log(source.relatives).mean(axis=0), np.log(plain.relatives).mean(axis=0), atol=1e-15
+        )
+    assert (filtered.relatives[:, 0] == plain.relatives[:, 0]).all()  # cash is certain
+    assert np.corrcoef(np.log(filtered.relatives[calm, 1:3]).T)[0, 1] == pytest.approx(
+        np.corrcoef(np.log(plain.relatives[calm, 1:3]).T)[0, 1], abs=0.1
+    )
+
+
+def test_filtered_paths_know_nothing_after_t(make_prices):
+    prices = make_prices(3, stocks=4)
+    prices["S0"] = 100 + np.arange(40.0) ** 2 * np.cos(np.arange(40.0)) ** 2
+    prices["NEW"] = prices["S0"].where(np.arange(40) > 25)
+    make = [Market.from_prices(p) for p in (prices, altered(prices, 30), prices.iloc[:31])]
+    whole, changed, cut = (bootstrap_paths(m, 30, 5, count=8, block=2, seed=1, filtered=Volatility()) for m in make)
+    same(whole, changed)
+    same(whole, cut)
+    outside = ~whole.listed[0, 0]
+    assert outside.any() and (whole.relatives[..., outside] == 1).all()
+
+
+def test_where_volatility_is_steady_filtering_changes_little():
+    rng = np.random.default_rng(5)
+    relatives = np.exp(rng.normal(0.0, 0.01, (3000, 1)) + rng.normal(0, 0.01, (3000, 4)))
+    filtered = as_stormy_as_today(relatives, Volatility(decay=0.998))
+    assert np.log(filtered).std() == pytest.approx(np.log(relatives).std(), rel=0.1)
+    np.testing.assert_allclose(as_stormy_as_today(np.full((9, 2), 1.01), Volatility()), 1.01)
+
+
+@pytest.mark.parametrize("filtered", [None, Volatility()])
+def test_mean_growth_is_pulled_towards_the_average(filtered):
+    market = Market.from_prices(stormy(), cash_rate=0.02)
+    raw, half, whole = (Resample.of(market, 299, 15, 1.0, filtered=filtered, shrink=s) for s in (0.0, 0.5, 1.0))
+    means = [np.log(source.relatives[:, 1:]).mean(axis=0) for source in (raw, half, whole)]
+    np.testing.assert_allclose(means[2], means[0].mean())
+    np.testing.assert_allclose(means[1], (means[0] + means[2]) / 2)
+    for source in (half, whole):
+        np.testing.assert_allclose(
+            np.diff(np.log(source.relatives), axis=0), np.diff(np.log(raw.relatives), axis=0), atol=1e-12
+        )
+        assert (source.relatives[:, 0] == raw.relatives[:, 0]).all()
+    with pytest.raises(SettingsError, match="shrink"):
+        Resample.of(market, 299, 15, 1.0, shrink=1.5)
