@@ -97,7 +97,7 @@ def _paper_stocks() -> Preset:
         "minibatches": 1,
         "transitions": 320,
     }
-    learner: dict[str, Any] = {"actor": actor, "gae_lambda": 0.9, "clip": 0.1, "epochs": 5, "minibatches": 1}
+    learner: dict[str, Any] = {"actor": actor, "gae_lambda": 0.9, "clip": 0.1, "epochs": 5, "minibatches": 2}
     sdpo = SdpoSettings(critic=CriticSettings(kind="quantile", atoms=128, dimension=256, **critic), **learner)
     ppo = PpoSettings(critic=CriticSettings(kind="mean", **critic), **learner)
     return Preset(

@@ -17,6 +17,7 @@ from portfolio_sdpo.backtest.groups import Group, groups, main_group
 from portfolio_sdpo.backtest.page import page
 from portfolio_sdpo.backtest.record import Record
 from portfolio_sdpo.backtest.sections import (
+    against,
     all_figures,
     cards,
     headline,
@@ -69,7 +70,7 @@ def render(record: Record) -> str:
         f"<header><h1>{escape(title)}</h1><p class='sub'>{subtitle(record, found)}</p></header>",
         lead(found, main),
         cards(main, found),
-        _section("Results", headline(found, record.config) + all_figures(found) + shielding(found)),
+        _section("Results", headline(found, record.config) + all_figures(found) + against(found) + shielding(found)),
         _section(
             "Wealth",
             _line_legend(found) + _figure("equity", "Wealth over time, starting at 1, after fees."),

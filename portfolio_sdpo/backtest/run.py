@@ -33,7 +33,7 @@ from portfolio_sdpo.backtest.resample import Bootstrap
 from portfolio_sdpo.backtest.shield import CvarLimit
 from portfolio_sdpo.backtest.shielding import Recorded, Replayed, ShieldedStrategy, sessions_between
 from portfolio_sdpo.backtest.simulate import Strategy, Track, named_weights, simulate
-from portfolio_sdpo.backtest.statistics import summarise
+from portfolio_sdpo.backtest.statistics import growth_difference, summarise
 from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
 from portfolio_sdpo.envs.portfolio.limits import Limits
 from portfolio_sdpo.envs.portfolio.market import Market
@@ -43,8 +43,12 @@ from portfolio_sdpo.settings import Settings
 if TYPE_CHECKING:
     from portfolio_sdpo.backtest.agent import Agent
     from portfolio_sdpo.backtest.record import Record
-    from portfolio_sdpo.backtest.tables import Walk
+    from portfolio_sdpo.backtest.tables import Kind, Walk
 
+SHIELDED_BENCHMARKS = ("maximum-return",)
+"""Where the shield is on, these pass it too: whoever keeps the limit is compared with who keeps it in the same way."""
+RIVALS = ("maximum-return", "maximum-return + shield", "equal-weight")
+"""Benchmarks that an agent's growth is compared with, session by session."""
 Progress = Callable[[str, int, int], None]
 """Called with the title of a walk, what is done of it and how much that will be: an agent's updates, decisions of
 others."""
@@ -79,7 +83,7 @@ class BacktestSettings(Settings):
     limit: CvarLimit = CvarLimit()
     """The promise that every track is compared with; the shield and `maximum-return` keep to it."""
     shield: bool = False
-    """Show every agent a second time, with its decisions shielded."""
+    """Show every agent, and the benchmarks `SHIELDED_BENCHMARKS`, a second time with their decisions shielded."""
     shield_lookback: int = Field(default=504, ge=1)
     """Sessions of history that the shield looks at."""
     seeds: tuple[int, ...] = (0,)
@@ -98,7 +102,8 @@ class BacktestSettings(Settings):
             if name not in STRATEGIES:
                 raise SettingsError(f"strategies: there is no {name!r}; there are {', '.join(STRATEGIES)}.")
         labels = [agent.label for agent in self.agents]
-        names = [*self.strategies, *labels, *(f"{label} + shield" for label in labels if self.shield)]
+        passing = [*labels, *(name for name in SHIELDED_BENCHMARKS if name in self.strategies)] if self.shield else []
+        names = [*self.strategies, *labels, *(f"{name} + shield" for name in passing)]
         if not names:
             raise SettingsError("strategies: name at least one strategy or agent.")
         if len(set(names)) < len(names):
@@ -199,11 +204,13 @@ def run_backtest(
 def measure(walks: Sequence[Walk], settings: BacktestSettings) -> list[dict[str, Any]]:
     """One record per strategy and seed: `Statistics`, `Promise`, the shield's doing, weights at the end and notes.
 
+    `against` is by how much an agent grew faster a year than each of the `RIVALS`, with an interval.
     `final_weights` are what the last close finds, `next` what is to be held from it on.
     Sharpe ratios are deflated by those of all tracks of the backtest.
     """
     limit = settings.limit
     trials = [float(measures.sharpe(walk.track.returns - walk.track.cash_returns)) for walk in walks]
+    rivals = {walk.track.name: walk.track for walk in walks if walk.track.name in RIVALS and walk.kind == "benchmark"}
     records = []
     for walk in walks:
         track = walk.track
@@ -218,6 +225,11 @@ def measure(walks: Sequence[Walk], settings: BacktestSettings) -> list[dict[str,
                 **figures,
                 "promise": check_promise(track.returns, limit, settings.bootstrap).to_json(),
                 "shield": _shielding(walk),
+                "against": {
+                    name: growth_difference(track.returns, rival.returns, settings.bootstrap)
+                    for name, rival in rivals.items()
+                    if walk.kind != "benchmark"
+                },
                 "final_weights": named_weights(track.assets, track.held[-1]),
                 "next": {"as_of": str(track.dates[-1]), "weights": named_weights(track.assets, track.next_weights)},
                 "notes": list(track.notes),
@@ -327,14 +339,14 @@ def _walk(
 
     common: dict[str, Any] = {"start": days[0], "end": days[1], "fee": settings.fee, "limits": settings.limits}
     recorded, track = _recorded(market, part, days, common, tell)
-    if part.seed is None:
-        return [Walk(track, "benchmark")]
+    benchmark = part.seed is None
     trace = _of_track(track, getattr(part.strategy, "trace", ()))
-    walks = [Walk(track, "agent", part.seed, trace=trace)]
-    if settings.shield:
+    walks = [Walk(track, "benchmark" if benchmark else "agent", part.seed, trace=trace)]
+    if settings.shield and (not benchmark or part.strategy.name in SHIELDED_BENCHMARKS):
         shielded = ShieldedStrategy(Replayed(recorded), settings.limit, lookback=settings.shield_lookback)
         track = simulate(market, shielded, **common)
-        walks.append(Walk(track, "shielded", part.seed, shield=_of_track(track, shielded.days)))
+        kind: Kind = "benchmark" if benchmark else "shielded"
+        walks.append(Walk(track, kind, part.seed, shield=_of_track(track, shielded.days)))
     return walks
 
 
@@ -378,7 +390,7 @@ def _of_track(track: Track, rows: Sequence[dict[str, Any]]) -> list[dict[str, An
 
 def _shielding(walk: Walk) -> dict[str, Any] | None:
     """What the shield did over a walk."""
-    if walk.kind != "shielded":
+    if not walk.shield:
         return None
     kappas = np.array([day["kappa"] for day in walk.shield])
     return json_ready(

@@ -196,6 +196,23 @@ def shielding(found: Sequence[Group]) -> str:
     return f"<details open><summary>The shield</summary>{_table(caption, headings, rows)}</details>"
 
 
+def against(found: Sequence[Group]) -> str:
+    """By how much agents grew faster than their rivals."""
+    rows = []
+    for group in found:
+        for other, figures in group.shown["against"].items():
+            interval = "" if figures["interval"] is None else _span(*figures["interval"], percent)
+            rows.append(
+                f"<tr><th scope='row'>{escape(group.name)}</th><td>{escape(other)}</td>"
+                f"<td>{NONE if figures['growth'] is None else percent(figures['growth'])}</td><td>{interval}</td></tr>"
+            )
+    if not rows:
+        return ""
+    caption = "Log growth a year in excess of a rival's; sessions are resampled in pairs for the interval."
+    headings = ["Agent", "Rival", "Faster a year", "Interval"]
+    return f"<details><summary>Against rivals</summary>{_table(caption, headings, rows)}</details>"
+
+
 def today(found: Sequence[Group]) -> str:
     """What every strategy would hold from the last close on."""
     rows = []

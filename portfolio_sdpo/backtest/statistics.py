@@ -162,6 +162,19 @@ def drawdown_length(returns: Array) -> tuple[int, bool]:
     return end - peak, len(after) > 0
 
 
+def growth_difference(returns: Array, rival: Array, bootstrap: Bootstrap | None) -> dict[str, Any]:
+    """By how much log growth a year exceeds a rival's on the same sessions [D], and its interval if one is asked for.
+
+    Sessions are resampled in pairs: what moves both markets alike does not blur the difference.
+    """
+    difference = np.log1p(returns) - np.log1p(rival)
+    figures: dict[str, Any] = {"growth": float(difference.mean() * SESSIONS_PER_YEAR), "interval": None}
+    if bootstrap is not None and len(difference) > 1:
+        drawn = difference[resampled_days(difference, bootstrap)].mean(axis=1) * SESSIONS_PER_YEAR
+        figures["interval"] = list(bootstrap.interval(drawn))
+    return json_ready(figures)
+
+
 def probabilistic_sharpe(excess: Array, benchmark: float = 0.0) -> float:
     """Probability that the true Sharpe ratio exceeds a yearly `benchmark`, given length, skew and kurtosis of [D].
 

@@ -40,7 +40,7 @@ def render(result: Result) -> RenderableType:
     )
     if any(len(group.records) > 1 for group in found):
         legend += " Of several seeds, the one in the middle by final wealth."
-    return Lines(title, Text(""), table, Text(""), Text(legend, style="dim"), Text(""), *_latest(main))
+    return Lines(title, Text(""), table, Text(""), Text(legend, style="dim"), Text(""), *_against(main), *_latest(main))
 
 
 def render_trained(trained: Trained) -> RenderableType:
@@ -90,6 +90,16 @@ def _cells(group: Group) -> Iterable[str | Text]:
         _written(record["turnover"], ".1f"),
         _written(record["cost"], ".2%"),
     )
+
+
+def _against(main: Group) -> list[RenderableType]:
+    """How much faster than its rivals the main one grew."""
+    lines = []
+    for rival, figures in main.shown["against"].items():
+        if figures["growth"] is not None and figures["interval"] is not None:
+            low, high = figures["interval"]
+            lines.append(f"{rival} {figures['growth']:+.1%} [{_written(low, '+.1%')}, {_written(high, '+.1%')}]")
+    return [Text(f"Growth of {main.name} a year, against " + "; ".join(lines), style="dim"), Text("")] if lines else []
 
 
 def _latest(main: Group) -> list[RenderableType]:

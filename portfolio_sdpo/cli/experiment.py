@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from portfolio_sdpo.cli import _stocks
 from portfolio_sdpo.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -30,15 +31,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 def list_experiments(as_json: Json = False) -> None:
     """Name every experiment, its question and its size."""
     from portfolio_sdpo.experiments.presets import EXPERIMENTS
+    from portfolio_sdpo.experiments.stocks import STOCKS
 
     if as_json:
-        typer.echo(json.dumps({name: preset.model_dump(mode="json") for name, preset in EXPERIMENTS.items()}, indent=2))
+        declared = {**EXPERIMENTS, STOCKS.name: STOCKS}
+        typer.echo(json.dumps({name: each.model_dump(mode="json") for name, each in declared.items()}, indent=2))
         return
     from rich.console import Console
 
     from portfolio_sdpo.experiments.report import render_list
+    from portfolio_sdpo.experiments.stocks_report import render_declared
 
-    Console().print(render_list(EXPERIMENTS))
+    Console().print(render_list(EXPERIMENTS), render_declared(STOCKS), sep="")
 
 
 @app.command("run")
@@ -47,7 +51,9 @@ def run(
     seeds: Seeds = None,
     cmdp_seeds: CmdpSeeds = None,
     algorithms: Algorithms = None,
-    iterations: Annotated[int | None, typer.Option("--iterations", help="Other than declared.")] = None,
+    iterations: Annotated[
+        int | None, typer.Option("--iterations", help="Other than declared; of stocks: updates a day.")
+    ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = os.cpu_count() or 1,
     restart: Annotated[bool, typer.Option("--restart", help="Replace runs made with other settings.")] = False,
     as_json: Json = False,
@@ -56,6 +62,9 @@ def run(
 
     An interrupted experiment goes on where it was. A run that fails is reported and does not stop the others.
     """
+    if name == _stocks.NAME:
+        _stocks.run(*_stocks_choice(seeds, cmdp_seeds, algorithms), iterations, jobs, restart, as_json)
+        return
     from rich.console import Console
 
     from portfolio_sdpo.experiments.cases import cases
@@ -94,6 +103,9 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Sum up the runs that are there: all of them, or those with the given seeds and algorithms."""
+    if name == _stocks.NAME:
+        _stocks.show(*_stocks_choice(seeds, cmdp_seeds, algorithms), as_json)
+        return
     from portfolio_sdpo.experiments.cases import cases
     from portfolio_sdpo.experiments.summary import summarise
 
@@ -112,7 +124,10 @@ def show(
 
 @app.command("figures")
 def figures(name: Name, seeds: Seeds = None, cmdp_seeds: CmdpSeeds = None, algorithms: Algorithms = None) -> None:
-    """Draw learning curves and box plots of the runs that are there, as PNG and SVG in the experiment's folder."""
+    """Draw the runs that are there, as PNG and SVG in the experiment's folder."""
+    if name == _stocks.NAME:
+        _stocks.figures(*_stocks_choice(seeds, cmdp_seeds, algorithms))
+        return
     from portfolio_sdpo.experiments.cases import cases
     from portfolio_sdpo.experiments.figures import make_figures
 
@@ -129,14 +144,31 @@ def _chosen(
     algorithms: str | None,
     iterations: int | None = None,
 ) -> Experiment:
-    from portfolio_sdpo.experiments.presets import find_experiment
+    from portfolio_sdpo.experiments.presets import EXPERIMENTS, find_experiment
 
+    if name not in EXPERIMENTS:
+        known = ", ".join([*EXPERIMENTS, _stocks.NAME])
+        raise SettingsError(f"there is no experiment {name!r}; choose one of {known}.")
     return find_experiment(name).with_changes(
         iterations=iterations,
         seeds=_numbers("--seeds", seeds),
         cmdp_seeds=_numbers("--cmdp-seeds", cmdp_seeds),
-        algorithms=None if algorithms is None else tuple(part.strip() for part in algorithms.split(",")),
+        algorithms=_words(algorithms),
     )
+
+
+def _stocks_choice(
+    seeds: str | None, cmdp_seeds: str | None, algorithms: str | None
+) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
+    """Seeds and labels of the stocks experiment."""
+    if cmdp_seeds is not None:
+        raise SettingsError(f"--cmdp-seeds: {_stocks.NAME} is on stocks and has no CMDP; leave it out.")
+    return _numbers("--seeds", seeds), _words(algorithms)
+
+
+def _words(text: str | None) -> tuple[str, ...] | None:
+    """`ppo,sdpo` as words."""
+    return None if text is None else tuple(part.strip() for part in text.split(","))
 
 
 def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:

@@ -30,8 +30,8 @@ Array = NDArray[np.float64]
 COLOURS = {"ppo": "#D55E00", "sdpo": "#0072B2", "pd-cvar": "#009E73", "pd-var": "#009E73", "ipo": "#CC79A7"}
 _SPARE = ("#E69F00", "#56B4E9", "#CC79A7", "#000000")
 NAMES = {"ppo": "PPO", "sdpo": "SDPO", "pd-cvar": "PD-CVaR", "pd-var": "PD-VAR", "ipo": "IPO"}
-_INK = "#333333"
-_STYLE: Any = {
+INK = "#333333"
+STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9,
     "axes.titlesize": 10,
@@ -39,11 +39,11 @@ _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.xmargin": 0.0,
-    "axes.edgecolor": _INK,
-    "axes.labelcolor": _INK,
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
     "axes.grid": True,
     "grid.color": "#E6E6E6",
     "grid.linewidth": 0.6,
@@ -79,10 +79,10 @@ def make_figures(experiment: Experiment, root: Path | None = None, only: Sequenc
     curves = _read(experiment, root, only)
     seeds = {int(folder.name.split("-")[-2]) for folder in run_folders(experiment, root, only)}
     known = [found for seed, found in read_references(root).items() if seed in seeds]
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         learning = draw_learning(experiment, curves, known)
         boxes = draw_boxes(experiment, curves)
-        return [*_save(learning, root / "learning"), *_save(boxes, root / "evaluation")]
+        return [*save(learning, root / "learning"), *save(boxes, root / "evaluation")]
 
 
 def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Sequence[References]) -> Figure:
@@ -111,10 +111,10 @@ def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Seque
         letter = "bcdefgh"[index]
         axis.set(title=f"({letter}) {_risk_name(constraint)}", xlabel="iteration")
     handles: list[Any] = [Line2D([], [], color=_colour(curve.label), label=_name(curve)) for curve in curves]
-    handles.append(Line2D([], [], color=_INK, linewidth=0.6, alpha=0.6, label="learner's own estimate"))
+    handles.append(Line2D([], [], color=INK, linewidth=0.6, alpha=0.6, label="learner's own estimate"))
     runs = max(len(curve.logs) for curve in curves)
     if runs > 1:
-        handles.append(Patch(color=_INK, alpha=0.15, linewidth=0, label=f"± 1 sd over {runs} runs"))
+        handles.append(Patch(color=INK, alpha=0.15, linewidth=0, label=f"± 1 sd over {runs} runs"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
@@ -191,21 +191,21 @@ def _level(axis: Axes, values: Sequence[float], text: str) -> None:
     """A dotted line across the panel, with its name at its end."""
     if values:
         level = float(np.mean(values))
-        axis.axhline(level, color=_INK, linewidth=0.9, linestyle=":")
-        _beside(axis, level, text)
+        axis.axhline(level, color=INK, linewidth=0.9, linestyle=":")
+        beside(axis, level, text)
 
 
 def _bound(axis: Axes, constraint: Constraint, risks: Sequence[Array]) -> None:
     """The bound as a dashed line; the panel shows it and the risks, whatever the estimates do."""
-    axis.axhline(constraint.bound, color=_INK, linewidth=1.2, linestyle="--")
-    _beside(axis, constraint.bound, f"{'≤' if constraint.sense == '<=' else '≥'} {constraint.bound:g}")
+    axis.axhline(constraint.bound, color=INK, linewidth=1.2, linestyle="--")
+    beside(axis, constraint.bound, f"{'≤' if constraint.sense == '<=' else '≥'} {constraint.bound:g}")
     low = min([constraint.bound, *(float(risk.mean(0).min()) for risk in risks)])
     high = max([constraint.bound, *(float(risk.mean(0).max()) for risk in risks)])
     room = 0.15 * (high - low)
     axis.set_ylim(low - room, high + room)
 
 
-def _beside(axis: Axes, height: float, text: str) -> None:
+def beside(axis: Axes, height: float, text: str) -> None:
     """A word to the right of the panel, where no curve can cross it."""
     axis.annotate(text, (1.0, height), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
 
@@ -230,7 +230,8 @@ def _colour(label: str) -> str:
     return COLOURS.get(label) or _SPARE[sum(label.encode()) % len(_SPARE)]
 
 
-def _save(figure: Figure, stem: Path) -> list[Path]:
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """As PNG and SVG; the same figure gives the same SVG."""
     files = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
     figure.savefig(files[0])
     figure.savefig(files[1], metadata={"Date": None})

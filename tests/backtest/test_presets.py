@@ -14,7 +14,7 @@ def test_the_papers_table():
         limit, learner = settings.limit, settings.learner
         assert (limit.bound, limit.alpha, limit.horizon) == (0.0, 0.01, 15)
         assert (settings.scenarios, settings.every, settings.discount) == ("window", 1, 0.99)
-        assert (settings.first, settings.further) == (10, 10)
+        assert (settings.first, settings.further) == (5, 5)
         assert abs(settings.episodes * limit.horizon - 1280) < limit.horizon
         assert settings.problem().constraints[0].eta_at(0) == settings.problem().constraints[0].eta_at(99) == 60
         assert (learner.actor.learning_rate, learner.critic.learning_rate) == (1e-4, 1e-3)

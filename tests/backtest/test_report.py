@@ -73,6 +73,7 @@ def make(prices, sessions=90, name="agent", seeds=(0, 1), bootstrap=20, stocks=4
         ]
         walks.append(Walk(track, "agent", seed, trace=trace))
         day = {"date": track.dates[0], "kappa": 0.5, "before": -0.1, "after": -0.05, "meets": True, "removed": "A"}
+        day["decided"] = True
         walks.append(Walk(named(track, f"{name} + shield"), "shielded", seed, shield=[day]))
     walks += [Walk(simulate(market, make_strategy(each)), "benchmark") for each in settings.strategies]
     data = {

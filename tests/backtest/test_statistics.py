@@ -11,6 +11,7 @@ from portfolio_sdpo.backtest.statistics import (
     deflated_sharpe,
     drawdown_length,
     expected_best_sharpe,
+    growth_difference,
     probabilistic_sharpe,
 )
 from portfolio_sdpo.envs.portfolio.market import Market
@@ -155,3 +156,14 @@ def test_without_arch_a_command_is_named(monkeypatch):
     monkeypatch.setattr(resample, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'portfolio_sdpo\[backtest\]'"):
         summarise(track_of([1, 1.1, 1.2]), bootstrap=Bootstrap())
+
+
+def test_growth_against_a_rival_is_compared_session_by_session():
+    rng = np.random.default_rng(0)
+    rival = 0.02 * rng.standard_normal(500)
+    ours = np.expm1(np.log1p(rival) + 0.0004)
+    figures = growth_difference(ours, rival, Bootstrap(draws=50))
+    assert figures["growth"] == pytest.approx(0.0004 * 252)
+    # What moves both alike is taken out, and nothing else moves here.
+    assert figures["interval"] == pytest.approx([0.0004 * 252] * 2)
+    assert growth_difference(ours, rival, None)["interval"] is None

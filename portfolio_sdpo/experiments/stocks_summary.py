@@ -1,0 +1,355 @@
+"""What the stocks experiment has shown, in figures: per walk, per label over its seeds, and the paper's claims.
+
+Intervals are Student's at 95 % over seeds. All seeds live through the same year, so an interval says how far the luck
+of training reaches and nothing about other years. A walk breaks its bound if the CVaR of its realised returns over
+windows of the limit's horizon, at the label's own α, lies below it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from portfolio_sdpo.backtest.coverage import json_ready
+from portfolio_sdpo.backtest.measures import conditional_value_at_risk, max_drawdown, window_returns
+from portfolio_sdpo.backtest.shield import CvarLimit
+from portfolio_sdpo.backtest.tables import by_track
+from portfolio_sdpo.envs.portfolio.market import SESSIONS_PER_YEAR
+from portfolio_sdpo.experiments.cases import experiment_folder, write_json
+from portfolio_sdpo.experiments.stocks import BENCHMARKS, StocksExperiment
+from portfolio_sdpo.experiments.stocks_runs import Made, Tables, chosen, read_tables
+
+LEVEL = 0.95
+EQUAL_WEIGHT = "equal-weight"
+BASELINE = "ppo"
+CONSTRAINED = "sdpo-"
+"""How the labels of the paper's SDPO agents begin; their α follows."""
+BEST = "sdpo-0.1"
+"""The paper: "SDPO with α = 0.1 performs best"."""
+
+Verdict = Literal["borne out", "not borne out", "undecided"]
+
+
+@dataclass(frozen=True)
+class OverSeeds:
+    """One figure over seeds."""
+
+    mean: float
+    low: float | None
+    """Where the interval of the mean begins; None for fewer than two seeds."""
+    high: float | None
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> OverSeeds | None:
+        """None if there is nothing to average, or something is not defined.
+
+        >>> over = OverSeeds.of([1.0, 2.0, 3.0])
+        >>> over.mean, round(over.low, 3), round(over.high, 3)
+        (2.0, -0.484, 4.484)
+        """
+        given = list(values)
+        if not given or any(value is None or not math.isfinite(value) for value in given):
+            return None
+        array = np.array(given, dtype=np.float64)
+        mean, low, high = float(array.mean()), None, None
+        if len(array) > 1:
+            from scipy.stats import t
+
+            half = float(t.ppf(0.5 + LEVEL / 2, len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array)))
+            low, high = mean - half, mean + half
+        return cls(mean, low, high, float(array.min()), float(array.max()))
+
+
+@dataclass(frozen=True)
+class WalkSummary:
+    """One strategy with one seed."""
+
+    strategy: str
+    seed: int | None
+    final_wealth: float
+    max_drawdown: float
+    """≤ 0"""
+    realised_cvar: float | None
+    """of windows of returns; None if the track is shorter than one"""
+    broken: bool | None
+    """whether that lies below the bound"""
+    cash: float
+    """mean weight"""
+    turnover: float
+    """a year"""
+    training_cvar: float | None = None
+    """mean of the learner's own estimate over all updates, in log growth; None for benchmarks"""
+    training_breaks: float | None = None
+    """share of updates in which that estimate lies below the bound"""
+    training_worst: float | None = None
+    """the lowest estimate"""
+
+
+@dataclass(frozen=True)
+class LabelSummary:
+    """A label over its seeds, or a benchmark."""
+
+    kind: Literal["agent", "benchmark"]
+    seeds: tuple[int, ...]
+    limit: CvarLimit
+    updates: int | None
+    """a day; None for a benchmark"""
+    final_wealth: OverSeeds | None
+    max_drawdown: OverSeeds | None
+    realised_cvar: OverSeeds | None
+    broken: float | None
+    """share of seeds that break the bound"""
+    cash: OverSeeds | None
+    turnover: OverSeeds | None
+    training_cvar: OverSeeds | None
+    training_breaks: OverSeeds | None
+    training_worst: float | None
+    to_ppo: OverSeeds | None
+    """final wealth less that of PPO with the same seed"""
+    to_equal_weight: OverSeeds | None
+    """final wealth less that of 1/N"""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that the paper says, and what the intervals say to it."""
+
+    text: str
+    verdict: Verdict
+    evidence: str
+
+
+@dataclass(frozen=True)
+class StocksSummary:
+    """The experiment's results, as far as they are there."""
+
+    experiment: str
+    title: str
+    first: str
+    last: str
+    labels: dict[str, LabelSummary]
+    claims: tuple[Claim, ...]
+    walks: tuple[WalkSummary, ...]
+    outdated: tuple[str, ...] = ()
+    """labels made with other settings than the experiment declares now"""
+    versions: tuple[str, ...] = ()
+    """of the package and the prices that they were made with"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Limits as tables, what is not defined as None."""
+        plain = asdict(self)
+        for label, summary in self.labels.items():
+            plain["labels"][label]["limit"] = summary.limit.model_dump(mode="json")
+        return json_ready(plain)
+
+
+def summarise_stocks(
+    experiment: StocksExperiment,
+    root: Path | None = None,
+    labels: Collection[str] | None = None,
+    seeds: Collection[int] | None = None,
+) -> StocksSummary:
+    """What the experiment's folder holds, or of it only these labels and seeds, also written to its `summary.json`."""
+    root = root or experiment_folder(experiment.name)
+    found = chosen(experiment, root, labels, seeds)
+    tables = read_tables(found, seeds)
+    limits, updates = _limits(found)
+    walks = summarise_walks(tables, limits)
+    days = tables.equity["date"]
+    summary = StocksSummary(
+        experiment=experiment.name,
+        title=experiment.title,
+        first=str(days.min().date()),
+        last=str(days.max().date()),
+        labels=over_seeds(walks, limits, updates),
+        claims=tuple(judge(walks, limits)),
+        walks=tuple(walks),
+        outdated=tuple(dict.fromkeys(each.label for each in found if not each.declared_by(experiment))),
+        versions=tuple(
+            sorted({f"{each.config['package_version']}, prices {each.config['data']['sha256'][:12]}" for each in found})
+        ),
+    )
+    write_json(root / "summary.json", summary.to_json())
+    return summary
+
+
+def summarise_walks(tables: Tables, limits: dict[str, CvarLimit]) -> list[WalkSummary]:
+    """Each strategy and seed of the tables, measured by its own limit."""
+    weights, traces = by_track(tables.weights), by_track(tables.trace)
+    return [
+        _walk(name, seed, equity, weights[name, seed], traces.get((name, seed)), limits[name])
+        for (name, seed), equity in by_track(tables.equity).items()
+    ]
+
+
+def over_seeds(
+    walks: Sequence[WalkSummary], limits: dict[str, CvarLimit], updates: dict[str, int]
+) -> dict[str, LabelSummary]:
+    """The walks of each label together; agents first."""
+    names = dict.fromkeys(walk.strategy for walk in sorted(walks, key=lambda walk: walk.seed is None))
+    return {name: _label(name, walks, limits[name], updates.get(name)) for name in names}
+
+
+def judge(walks: Sequence[WalkSummary], limits: dict[str, CvarLimit]) -> list[Claim]:
+    """The paper's claims that these walks can say something about."""
+    labels = list(dict.fromkeys(walk.strategy for walk in walks if walk.seed is not None))
+    safe = [label for label in labels if label.startswith(CONSTRAINED)]
+    paper = [label for label in labels if label in (BASELINE, *safe)]
+    claims = []
+    if paper:
+        profits = [(label, _less(walks, label, "final_wealth", 1.0), ">") for label in paper]
+        claims.append(_claim("all agents make profits", "final wealth less 1", profits))
+    if safe and BASELINE in labels:
+        ahead = [(label, _paired(walks, label, BASELINE), ">") for label in safe]
+        claims.append(_claim("all SDPO agents end above PPO", "final wealth, same seed, less that of PPO", ahead))
+    if BEST in safe and len(paper) > 1:
+        best = [(label, _paired(walks, BEST, label), ">") for label in paper if label != BEST]
+        claims.append(_claim("SDPO with α = 0.1 is best", f"final wealth of {BEST}, same seed, less that of", best))
+    if safe and BASELINE in labels:
+        for figure, when in (("training_cvar", "in training"), ("realised_cvar", "in the year's returns")):
+            found = [
+                (label, _less(walks, label, figure, _bound(limits[label], figure)), "<" if label == BASELINE else ">=")
+                for label in paper
+            ]
+            text = f"SDPO keeps the constraint {when} and PPO breaks it"
+            claims.append(_claim(text, "mean CVaR less the bound", found, form="+.3%"))
+    return claims
+
+
+def _claim(text: str, what: str, parts: Sequence[tuple[str, OverSeeds | None, str]], form: str = "+.4f") -> Claim:
+    """Borne out if every part is, not borne out if the opposite of one is; a part: (label, figure, sense against 0)."""
+    answers = [_answer(figure, sense) for _, figure, sense in parts]
+    verdict: Verdict = "undecided"
+    if False in answers:
+        verdict = "not borne out"
+    elif None not in answers:
+        verdict = "borne out"
+    evidence = "; ".join(f"{label} {written(figure, form)}" for label, figure, _ in parts)
+    return Claim(text, verdict, f"{what}: {evidence}")
+
+
+def _answer(figure: OverSeeds | None, sense: str) -> bool | None:
+    """Whether the mean is on that side of 0; None if the interval does not tell."""
+    if figure is None or figure.low is None or figure.high is None:
+        return None
+    low, high = figure.low, figure.high
+    yes, no = {
+        ">": (low > 0, high <= 0),
+        ">=": (low >= 0, high < 0),
+        "<": (high < 0, low >= 0),
+    }[sense]
+    return True if yes else False if no else None
+
+
+def written(figure: OverSeeds | None, form: str) -> str:
+    """`1.23 [1.10, 1.36]`, without the interval where there is none.
+
+    >>> written(OverSeeds(1.25, 1.0, 1.5, 0.9, 1.6), ".2f")
+    '1.25 [1.00, 1.50]'
+    """
+    if figure is None:
+        return "–"
+    if figure.low is None or figure.high is None:
+        return f"{figure.mean:{form}}"
+    return f"{figure.mean:{form}} [{figure.low:{form}}, {figure.high:{form}}]"
+
+
+def _walk(
+    name: str,
+    seed: int | None,
+    equity: pd.DataFrame,
+    weights: pd.DataFrame,
+    trace: pd.DataFrame | None,
+    limit: CvarLimit,
+) -> WalkSummary:
+    returns = equity["return"].to_numpy(dtype=np.float64)[1:]
+    windows = window_returns(returns, limit.horizon)
+    realised = float(conditional_value_at_risk(windows, limit.alpha)) if len(windows) else None
+    training: dict[str, float] = {}
+    if trace is not None:
+        risk = trace["risk"].to_numpy(dtype=np.float64)
+        training = {
+            "training_cvar": float(risk.mean()),
+            "training_breaks": float((risk < trace["bound"].to_numpy(dtype=np.float64)).mean()),
+            "training_worst": float(risk.min()),
+        }
+    return WalkSummary(
+        strategy=name,
+        seed=seed,
+        final_wealth=float(equity["wealth"].iloc[-1]),
+        max_drawdown=float(max_drawdown(returns)),
+        realised_cvar=realised,
+        broken=None if realised is None else realised < limit.bound,
+        # On the last date nothing is decided any more.
+        cash=float(weights["CASH"].iloc[:-1].mean()),
+        turnover=float(equity["turnover"].iloc[:-1].mean()) * SESSIONS_PER_YEAR,
+        **training,
+    )
+
+
+def _label(name: str, walks: Sequence[WalkSummary], limit: CvarLimit, updates: int | None) -> LabelSummary:
+    own = [walk for walk in walks if walk.strategy == name]
+    agent = own[0].seed is not None
+    broken = [walk.broken for walk in own if walk.broken is not None]
+    worst = [walk.training_worst for walk in own if walk.training_worst is not None]
+    one_n = next((walk.final_wealth for walk in walks if walk.strategy == EQUAL_WEIGHT), None)
+
+    def over(figure: str) -> OverSeeds | None:
+        return _less(walks, name, figure)
+
+    return LabelSummary(
+        kind="agent" if agent else "benchmark",
+        seeds=tuple(walk.seed for walk in own if walk.seed is not None),
+        limit=limit,
+        updates=updates,
+        final_wealth=over("final_wealth"),
+        max_drawdown=over("max_drawdown"),
+        realised_cvar=over("realised_cvar"),
+        broken=sum(broken) / len(broken) if broken else None,
+        cash=over("cash"),
+        turnover=over("turnover"),
+        training_cvar=over("training_cvar"),
+        training_breaks=over("training_breaks"),
+        training_worst=min(worst, default=None),
+        to_ppo=_paired(walks, name, BASELINE) if agent and name != BASELINE else None,
+        to_equal_weight=_less(walks, name, "final_wealth", one_n) if agent and one_n is not None else None,
+    )
+
+
+def _less(walks: Sequence[WalkSummary], label: str, figure: str, level: float = 0.0) -> OverSeeds | None:
+    """A figure of a label over its seeds, as distance from a level."""
+    values = [getattr(walk, figure) for walk in walks if walk.strategy == label]
+    return OverSeeds.of(None if value is None else value - level for value in values)
+
+
+def _paired(walks: Sequence[WalkSummary], label: str, rival: str) -> OverSeeds | None:
+    """Final wealth less that of the rival with the same seed, over the seeds that both have."""
+    theirs = {walk.seed: walk.final_wealth for walk in walks if walk.strategy == rival}
+    own = [walk for walk in walks if walk.strategy == label and walk.seed in theirs]
+    return OverSeeds.of(walk.final_wealth - theirs[walk.seed] for walk in own)
+
+
+def _bound(limit: CvarLimit, figure: str) -> float:
+    """Training bounds log growth."""
+    return math.log1p(limit.bound) if figure == "training_cvar" else limit.bound
+
+
+def _limits(found: Sequence[Made]) -> tuple[dict[str, CvarLimit], dict[str, int]]:
+    """What each strategy is measured by, and the updates a day of each agent."""
+    limits: dict[str, CvarLimit] = {}
+    updates: dict[str, int] = {}
+    for each in found:
+        settings = each.config["settings"]
+        names = settings["strategies"] if each.label == BENCHMARKS else [each.label]
+        limits |= dict.fromkeys(names, CvarLimit.model_validate(settings["limit"]))
+        if each.label != BENCHMARKS:
+            updates[each.label] = int(settings["agents"][0]["settings"]["further"])
+    return limits, updates
