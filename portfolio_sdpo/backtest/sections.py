@@ -201,7 +201,8 @@ def against(found: Sequence[Group]) -> str:
     rows = []
     for group in found:
         for other, figures in group.shown["against"].items():
-            interval = "" if figures["interval"] is None else _span(*figures["interval"], percent)
+            low, high = figures["interval"] or (None, None)
+            interval = "" if low is None or high is None else _span(low, high, percent)
             rows.append(
                 f"<tr><th scope='row'>{escape(group.name)}</th><td>{escape(other)}</td>"
                 f"<td>{NONE if figures['growth'] is None else percent(figures['growth'])}</td><td>{interval}</td></tr>"
