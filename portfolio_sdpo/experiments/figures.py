@@ -31,6 +31,8 @@ COLOURS = {"ppo": "#D55E00", "sdpo": "#0072B2", "pd-cvar": "#009E73", "pd-var": 
 _SPARE = ("#E69F00", "#56B4E9", "#CC79A7", "#000000")
 NAMES = {"ppo": "PPO", "sdpo": "SDPO", "pd-cvar": "PD-CVaR", "pd-var": "PD-VAR", "ipo": "IPO"}
 INK = "#333333"
+WINDOW = 20
+"""Iterations over which a learner's own estimate is averaged for the eye."""
 STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9,
@@ -85,6 +87,14 @@ def make_figures(experiment: Experiment, root: Path | None = None, only: Sequenc
         return [*save(learning, root / "learning"), *save(boxes, root / "evaluation")]
 
 
+def _running_mean(values: Array) -> Array:
+    """[iterations] the mean of the last `WINDOW` of them: a single rollout's estimate would cover the picture."""
+    total = np.cumsum(np.concatenate([[0.0], values]))
+    last = np.arange(1, len(values) + 1)
+    first = np.maximum(last - WINDOW, 0)
+    return np.asarray((total[last] - total[first]) / (last - first))
+
+
 def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Sequence[References]) -> Figure:
     """Panel (a) return, then one panel for each constraint: its true risk, the learner's own estimate and the bound."""
     constraints = experiment.problem.constraints
@@ -101,7 +111,7 @@ def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Seque
         for curve in curves:
             estimate = curve.column(f"risk_{index}")
             if estimate is not None:
-                axis.plot(estimate.mean(0), color=_colour(curve.label), linewidth=0.6, alpha=0.55)
+                axis.plot(_running_mean(estimate.mean(0)), color=_colour(curve.label), linewidth=0.6, alpha=0.55)
         truth = [
             curve.column(*(f"{kind}_risk_{index}" for kind in ("exact", "integrated", "true"))) for curve in curves
         ]
@@ -111,7 +121,7 @@ def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Seque
         letter = "bcdefgh"[index]
         axis.set(title=f"({letter}) {_risk_name(constraint)}", xlabel="iteration")
     handles: list[Any] = [Line2D([], [], color=_colour(curve.label), label=_name(curve)) for curve in curves]
-    handles.append(Line2D([], [], color=INK, linewidth=0.6, alpha=0.6, label="learner's own estimate"))
+    handles.append(Line2D([], [], color=INK, linewidth=0.6, alpha=0.6, label="learner's estimate (mean of 20)"))
     runs = max(len(curve.logs) for curve in curves)
     if runs > 1:
         handles.append(Patch(color=INK, alpha=0.15, linewidth=0, label=f"± 1 sd over {runs} runs"))
