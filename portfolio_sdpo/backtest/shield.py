@@ -52,8 +52,9 @@ class Caution(Settings):
     volatility: Volatility = Volatility()
     margin: float = Field(default=1.15, ge=1)
     """Losses count as this many times as large, for what a limited past has not shown."""
-    plain: bool = True
-    """The limit must hold on the last `lookback` sessions as they were, too."""
+    plain: bool = False
+    """Whether the limit must hold on the last `lookback` sessions as they were, too. In the years before 2019 that cost
+    growth and kept no loss away."""
 
 
 DEFAULT_CAUTION = Caution()
