@@ -9,6 +9,7 @@ mean of a tail's growth is at least the exponential of its mean log growth.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from portfolio_sdpo.backtest.shield import CvarLimit
+from portfolio_sdpo.backtest.strategies import all_cash
 from portfolio_sdpo.envs.portfolio.market import Array, Market, Mask
 from portfolio_sdpo.envs.portfolio.scenarios import Kind, Replay, Resample, Scenarios, window_paths
 from portfolio_sdpo.envs.portfolio.volatility import Volatility
@@ -72,6 +74,13 @@ class AgentSettings(Settings):
     fee: float = Field(default=0.0, ge=0, lt=1)
     """Share of what is traded that training reckons with."""
 
+    @field_validator("eta")
+    @classmethod
+    def _grows(cls, eta: tuple[float, float]) -> tuple[float, float]:
+        if not 0.0 < eta[0] <= eta[1]:
+            raise ValueError("must be positive and must not fall")
+        return eta
+
     def problem(self) -> Problem:
         """Growth under the limit."""
         constraint = Constraint(
@@ -114,10 +123,18 @@ class Agent:
     def decide(self, history: Market, held: Array) -> Array:
         """Train on what is known, then the weights [A] for what comes; asked again at the same close, only the weights.
 
+        Where there is nothing to train on any more (every stock is gone, or too young) it waits in cash and warns:
+        hours of a walk are not lost to a day without stocks. Before the first decision that is an error.
         One torch thread: the result must not depend on how many processes share the machine.
         """
         self._check(history)
-        scenarios = self._scenarios(history)
+        try:
+            scenarios = self._scenarios(history)
+        except HistoryError as error:
+            if self.learner is None:
+                raise
+            warnings.warn(f"waits in cash ({str(error).partition(':')[0]}).", stacklevel=2)
+            return all_cash(len(held))
         with _single_thread():
             self._train(history, scenarios)
             return self._weights(history, held, scenarios.listed[-1])
@@ -159,6 +176,8 @@ class Agent:
             learner, updates = self._build(len(history.assets)), self.settings.first
         else:
             learner, updates = self.learner, 0 if day == self.as_of else self.settings.further
+        if updates:
+            learner.renew()
         bound = math.log1p(self.settings.limit.bound)
         for number in range(updates):
             draws = np.random.SeedSequence([self.seed, len(history) - 1, number])

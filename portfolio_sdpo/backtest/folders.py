@@ -52,7 +52,7 @@ class Shelf:
     def check_free(self, folder: Path) -> None:
         """Raise a `RunError` unless the folder can be written: a new one, or an empty one."""
         try:
-            empty = folder.is_dir() and not any(folder.iterdir())
+            empty = folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())
             taken = not empty and (folder.exists() or folder.is_symlink())
             ground = next(parent for parent in folder.absolute().parents if parent.exists())
         except OSError as error:

@@ -112,8 +112,13 @@ class BacktestSettings(Settings):
             raise SettingsError("seeds: must be different whole numbers, none of them negative, and at least one.")
         if self.start and self.end and self.start >= self.end:
             raise SettingsError(f"start: must be before end (got {self.start} and {self.end}).")
-        if self.shield and self.shield_lookback < self.limit.horizon:
-            raise SettingsError("shield_lookback: must reach over the limit's horizon.")
+        least = self.limit.horizon + self.limit.least_scenarios - 1
+        if self.shield and self.shield_lookback < least:
+            raise SettingsError(
+                f"shield_lookback: {self.limit.horizon}-session windows and a tail of {self.limit.alpha:g} need at "
+                f"least {least} sessions (got {self.shield_lookback}): lengthen it, take a larger alpha or leave the "
+                "shield out."
+            )
         return self
 
     @property
@@ -172,7 +177,7 @@ def run_backtest(
     _check_extras(settings)
     if jobs < 1:
         raise SettingsError(f"jobs: must be at least 1 (got {jobs}).")
-    records.SHELF.check_free(folder or records.home() / "new")
+    records.SHELF.check_free(folder or records.SHELF.new_folder("new"))
     declared = settings.model_dump(mode="json")
     benchmarks = [_benchmark(name, settings) for name in settings.strategies]
     given = _given(settings, agents)
@@ -369,14 +374,18 @@ def _recorded(
 
     agent = cast("Agent", strategy)
     kept = Kept(agent, part.run)
+    updates = agent.updates_for(decisions)
     if tell is not None:
-        report, updates = tell, agent.updates_for(decisions)
+        report = tell
         report(len(agent.trace), updates)
         agent.watch = lambda number: report(number, updates)
     try:
         recorded = Recorded(kept)
         track = simulate(market, recorded, **common)
         kept.close()
+        if tell is not None and len(agent.trace) < updates:
+            # It waited in cash, or the last close has no stock to decide on.
+            tell(updates, updates)
     finally:
         agent.watch = None
         kept.release()
@@ -393,12 +402,15 @@ def _shielding(walk: Walk) -> dict[str, Any] | None:
     if not walk.shield:
         return None
     kappas = np.array([day["kappa"] for day in walk.shield])
+    decided = np.array([bool(day["decided"]) for day in walk.shield])
     return json_ready(
         {
             "looks": len(kappas),
-            "decisions": sum(bool(day["decided"]) for day in walk.shield),
+            "decisions": int(decided.sum()),
             "scaled": int((kappas < 1.0).sum()),
-            "mean_kappa": float(kappas.mean()),
+            "removed": sum(bool(day["removed"]) for day in walk.shield),
+            # Between decisions κ is a share of what the shield has left already.
+            "mean_kappa": float(kappas[decided].mean()) if decided.any() else None,
             "lowest_kappa": float(kappas.min()),
             "unmet": sum(not day["meets"] for day in walk.shield),
         }

@@ -182,16 +182,25 @@ def shielding(found: Sequence[Group]) -> str:
         done = group.shown["shield"]
         if done:
             rows.append(
-                f"<tr><th scope='row'>{escape(group.name)}</th><td>{done['scaled']} of {done['looks']}</td>"
-                f"<td>{percent(done['mean_kappa'])}</td><td>{percent(done['lowest_kappa'])}</td>"
+                f"<tr><th scope='row'>{escape(group.name)}</th>"
+                f"<td>{done['scaled']} of {done.get('looks', done['decisions'])}</td>"
+                f"<td>{NONE if done['mean_kappa'] is None else percent(done['mean_kappa'])}</td>"
+                f"<td>{percent(done['lowest_kappa'])}</td><td>{done.get('removed', NONE)}</td>"
                 f"<td>{done['unmet']}</td></tr>"
             )
     if not rows:
         return ""
-    headings = ["Shield", "Looks that scaled", "Stocks kept, mean", "Stocks kept, lowest", "Limit out of reach"]
+    headings = [
+        "Shield",
+        "Looks that scaled",
+        "Stocks kept of a decision, mean",
+        "Stocks kept at a look, lowest",
+        "Looks that removed a stock",
+        "Limit out of reach",
+    ]
     caption = (
-        "The shield scales an agent's stocks towards cash until the limit holds on the past; the agent's own decisions "
-        "are those of the row without it."
+        "The shield scales an agent's stocks towards cash until the limit holds on the past, and removes those with "
+        "too little history to tell; the agent's own decisions are those of the row without it."
     )
     return f"<details open><summary>The shield</summary>{_table(caption, headings, rows)}</details>"
 
@@ -200,7 +209,7 @@ def against(found: Sequence[Group]) -> str:
     """By how much agents grew faster than their rivals."""
     rows = []
     for group in found:
-        for other, figures in group.shown["against"].items():
+        for other, figures in group.shown.get("against", {}).items():
             low, high = figures["interval"] or (None, None)
             interval = "" if low is None or high is None else _span(low, high, percent)
             rows.append(
@@ -216,15 +225,18 @@ def against(found: Sequence[Group]) -> str:
 
 def today(found: Sequence[Group]) -> str:
     """What every strategy would hold from the last close on."""
+    asked = [group for group in found if group.shown.get("next")]
+    if not asked:
+        return "<p>Not known: this backtest is older than the question; run it again.</p>"
     rows = []
-    for group in found:
+    for group in asked:
         weights = group.shown["next"]["weights"]
         ordered = sorted(weights.items(), key=lambda item: -item[1])
         text = ", ".join(f"{escape(asset)}&nbsp;{percent(weight)}" for asset, weight in ordered if weight >= 0.0005)
         rows.append(
             f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}</th><td class='words'>{text}</td></tr>"
         )
-    as_of = escape(found[0].shown["next"]["as_of"])
+    as_of = escape(asked[0].shown["next"]["as_of"])
     caption = f"Decided at the close of {as_of}, the last one here; nothing above knows what comes of it."
     return _table(caption, ["Strategy", "To be held from then on"], rows)
 

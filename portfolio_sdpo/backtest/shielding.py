@@ -66,8 +66,8 @@ class ShieldedStrategy:
     """A strategy whose every decision passes the shield, which also looks at what is held every `every` sessions.
 
     Between the strategy's own decisions the shield only sells: what is held stays as it is, or is scaled towards cash.
-    `days` says what it did. Limits of the backtest come after it: a cap on turnover may keep more risk for some
-    sessions than it asks for.
+    `days` says what it did. Limits of the backtest come after it, at every look: a cap on turnover may keep more risk
+    for some sessions than it asks for, and one on weights also cuts what drifted above it between decisions.
     """
 
     def __init__(

@@ -165,11 +165,13 @@ def drawdown_length(returns: Array) -> tuple[int, bool]:
 def growth_difference(returns: Array, rival: Array, bootstrap: Bootstrap | None) -> dict[str, Any]:
     """By how much log growth a year exceeds a rival's on the same sessions [D], and its interval if one is asked for.
 
-    Sessions are resampled in pairs: what moves both markets alike does not blur the difference.
+    Sessions are resampled in pairs: what moves both alike does not blur the difference. Not defined where one of them
+    lost everything.
     """
-    difference = np.log1p(returns) - np.log1p(rival)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        difference = np.log1p(returns) - np.log1p(rival)
     figures: dict[str, Any] = {"growth": float(difference.mean() * SESSIONS_PER_YEAR), "interval": None}
-    if bootstrap is not None and len(difference) > 1:
+    if bootstrap is not None and len(difference) > 1 and np.isfinite(difference).all():
         drawn = difference[resampled_days(difference, bootstrap)].mean(axis=1) * SESSIONS_PER_YEAR
         figures["interval"] = list(bootstrap.interval(drawn))
     return json_ready(figures)

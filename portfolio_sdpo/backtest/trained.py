@@ -58,7 +58,7 @@ def train_agent(
 
     `progress` is called with the number of updates so far; there will be `settings.first` of them.
     """
-    SHELF.check_free(folder or SHELF.home() / "new")
+    SHELF.check_free(folder or SHELF.new_folder("new"))
     if seed < 0:
         raise SettingsError(f"seed: must not be negative (got {seed}).")
     market, data = load_latest(snapshot, cash)

@@ -11,6 +11,9 @@ swing. Here the policy of the update before can be tried on the same paths, so t
 last step changed, and only its noise is averaged (the recursion of STORM, Cutkosky and Orabona 2019):
 
     estimate ← ρ(θ) + (1 − smoothing) · (estimate − ρ(θ of the update before)),   both ρ on the newest paths.
+
+That takes the policy's step out and not a change of the law that paths are drawn from: with another day's scenarios the
+estimate, and the average of the weights that decisions are made with, begin anew (`renew`).
 """
 
 from __future__ import annotations
@@ -83,6 +86,11 @@ class Analytic(PathLearner):
         self.register_buffer("risk", torch.zeros(count, dtype=torch.float64))
         self.register_buffer("risk_variance", torch.zeros(count, dtype=torch.float64))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        # Not saved: whoever goes on from a checkpoint goes on with another day, and renews.
+        self._since = 0
+
+    def renew(self) -> None:
+        self._since = 0
 
     def update(self, relatives: Tensor, listed: Tensor, generator: torch.Generator) -> Metrics:
         """One step; nothing in it is random."""
@@ -127,13 +135,14 @@ class Analytic(PathLearner):
     @torch.no_grad()
     def _average(self) -> None:
         # A plain mean of the weights so far until the window is full.
-        weight = max(1.0 - self.settings.averaging, 1.0 / float(self.updates))
+        weight = max(1.0 - self.settings.averaging, 1.0 / self._since)
         torch._foreach_lerp_(list(self.averaged.parameters()), list(self.policy.parameters()), weight)
 
     def _track(self, returns: Sequence[Tensor], before: Sequence[Tensor]) -> list[float]:
         """Slacks after the newest returns [P] of every constraint, and those of the policy before on the same paths."""
         self.updates += 1
-        gain = max(self.settings.smoothing, 1.0 / float(self.updates))
+        self._since += 1
+        gain = max(self.settings.smoothing, 1.0 / self._since)
         for index, constraint in enumerate(self.problem.constraints):
             risk, error = empirical(constraint.measure, returns[index].detach())
             then, _ = empirical(constraint.measure, before[index])

@@ -24,6 +24,9 @@ class PathLearner(nn.Module, ABC):
         Returned is the learner's view before it: `objective`, and for constraint i `risk_i`, `slack_i`, `regime_i`.
         """
 
+    def renew(self) -> None:
+        """From now on paths are drawn from another law: running estimates about the old one begin anew."""
+
     @abstractmethod
     def weights(self, relatives: Tensor, listed: Tensor, held: Tensor) -> Tensor:
         """Weights [A] after the sessions [L, A] that were seen last, newest at the end; `held` [A] drifted there."""

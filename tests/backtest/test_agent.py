@@ -11,8 +11,10 @@ from portfolio_sdpo.backtest.agent import Agent, AgentSettings
 from portfolio_sdpo.backtest.shield import CvarLimit
 from portfolio_sdpo.backtest.simulate import simulate
 from portfolio_sdpo.envs.portfolio.market import Market
+from portfolio_sdpo.envs.portfolio.volatility import Volatility
 from portfolio_sdpo.errors import HistoryError, SettingsError
-from portfolio_sdpo.rl.analytic import AnalyticSettings
+from portfolio_sdpo.risk import CVaR
+from portfolio_sdpo.rl.analytic import AnalyticSettings, log_growth
 from portfolio_sdpo.rl.checkpoint import save_checkpoint
 
 QUICK = AgentSettings(
@@ -146,3 +148,53 @@ def test_threads_change_nothing():
         assert torch.get_num_threads() == threads
     torch.set_num_threads(1)
     assert (found[0] == found[1]).all()
+
+
+@pytest.mark.parametrize("scenarios", ["window", "bootstrap"])
+def test_where_every_stock_is_gone_it_waits_in_cash_and_says_so(scenarios):
+    """The walk goes on, and so does the learning once there are stocks again."""
+    frame = prices(sessions=200)
+    frame.iloc[125:135] = np.nan
+    market = Market.from_prices(frame)
+    agent = Agent(QUICK.model_copy(update={"scenarios": scenarios, "history": 20}))
+    track = simulate(market, agent, start=market.dates[115], end=market.dates[170])
+    gone = slice(10, 20)
+    assert (track.weights[gone, 0] == 1.0).all() and track.weights[40:, 1:].sum() > 0
+    assert track.notes[:2] == (
+        f"{market.dates[125]}: waits in cash (no stock is listed on {market.dates[125]}).",
+        f"{market.dates[130]}: waits in cash (no stock is listed on {market.dates[130]}).",
+    )
+    assert agent.trace[-1]["iteration"] == len(agent.trace)
+
+
+def test_without_anything_to_begin_with_it_refuses():
+    frame = prices()
+    frame.iloc[120:] = np.nan
+    market = Market.from_prices(frame)
+    with pytest.raises(HistoryError, match="no stock is listed"):
+        Agent(QUICK).decide(market, cash(market))
+
+
+@pytest.mark.parametrize("eta", [(0.0, 1.0), (5.0, 1.0), (-1.0, -1.0)])
+def test_eta_must_grow(eta):
+    with pytest.raises(SettingsError, match=r"AgentSettings\.eta: must be positive and must not fall"):
+        AgentSettings(eta=eta)
+
+
+def test_its_estimate_is_of_today_and_not_of_calmer_days():
+    """After a quiet year the moves grow fivefold: what it says of its risk has to follow within a decision."""
+    rng = np.random.default_rng(0)
+    moves = rng.normal(0.002, 0.004, (140, 3))
+    moves[130:] = rng.normal(-0.01, 0.03, (10, 3))
+    days = pd.bdate_range("2018-01-01", periods=140)
+    market = Market.from_prices(pd.DataFrame(100 * np.exp(moves.cumsum(0)), index=days, columns=["A", "B", "C"]))
+    settings = QUICK.model_copy(update={"filtered": Volatility(), "first": 150, "further": 5, "paths": 512})
+    agent = Agent(settings)
+    agent.decide(market.until(129), cash(market))
+    agent.decide(market, cash(market))
+    source = agent._scenarios(market)
+    rows = source.draw(np.random.default_rng(1), np.zeros(20_000, dtype=int))
+    paths = torch.as_tensor(source.relatives[rows], dtype=torch.float32), torch.as_tensor(source.listed[rows])
+    with torch.no_grad():
+        true = CVaR(alpha=0.1)(log_growth(agent.learner.previous, *paths).sum(-1)).item()
+    assert agent.trace[-1]["risk"] == pytest.approx(true, rel=0.15)

@@ -90,6 +90,10 @@ def test_never_overwritten(record, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="never overwritten"):
         write_record(record, "", tmp_path / "file")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(RunError, match="never overwritten"):
+        write_record(record, "", tmp_path / "link")
     (tmp_path / "empty").mkdir()
     write_record(record, "", tmp_path / "empty")
     assert read_metrics(tmp_path / "empty") == record.metrics

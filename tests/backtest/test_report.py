@@ -243,6 +243,20 @@ def test_the_same_page_from_the_folder(record, tmp_path):
     assert render(read_record(tmp_path / "run")) == text
 
 
+def test_a_record_of_earlier_days_is_still_shown(record, tmp_path):
+    """Rivals, weights for today and the shield's looks came later."""
+    old = []
+    for each in record.metrics:
+        shield = each["shield"] and {
+            key: each["shield"][key] for key in each["shield"] if key not in ("looks", "removed")
+        }
+        old.append({key: each[key] for key in each if key not in ("against", "next")} | {"shield": shield})
+    write_record(type(record)(**{**vars(record), "metrics": old}), "", tmp_path / "run")
+    text = Page(render(read_record(tmp_path / "run"))).text
+    assert any("older than the question; run it again" in line for line in text)
+    assert "1 of 1" in text and "Against rivals" not in text
+
+
 def test_months_multiply_to_years(record):
     rows = by_track(record.equity)["equal-weight", None]
     cells = re.findall(r"<t[dh][^>]*>(?:<strong>)?([^<]*)", monthly(rows, "x").partition("<tbody>")[2])

@@ -178,6 +178,19 @@ def test_shield_shows_each_agent_twice_and_trains_it_once():
     assert result.record.metrics[0]["shield"] is None
 
 
+def test_between_decisions_the_shield_looks_at_what_it_has_left():
+    """Of a decision it keeps half; that it then keeps all of that half is no news."""
+    chosen = with_agents(shield=True, limit=CvarLimit(bound=-0.01), fee_bps=0)
+    agent = Noisy()
+    agent.every = 5
+    record = run_backtest(chosen, agents=[agent]).record
+    table, summary = record.shield, record.metrics[1]["shield"]
+    assert table is not None and (summary["looks"], summary["decisions"]) == (60, 12)
+    assert summary["mean_kappa"] == pytest.approx(table[table["decided"]]["kappa"].mean())
+    assert summary["mean_kappa"] < table["kappa"].mean()
+    assert summary["removed"] == (table["removed"] != "").sum()
+
+
 def test_progress_counts_decisions():
     told = []
     run_backtest(settings(strategies=("equal-weight",)), progress=lambda *news: told.append(news))
@@ -193,6 +206,25 @@ def test_progress_of_an_agent_counts_updates_and_names_its_seed():
     assert [news for news in told if news[0] == "sdpo, seed 4"] == [
         ("sdpo, seed 4", number, total) for number in range(total + 1)
     ]
+
+
+def test_a_walk_past_the_last_stock_comes_to_its_end(frame):
+    """All that is left is too young to learn from: the agent waits in cash, and its progress is complete."""
+    gone = frame.copy()
+    gone.iloc[300:, :3] = np.nan
+    gone.iloc[:299, 3] = np.nan
+    save("gone", gone)
+    told = []
+    chosen = with_learners(snapshot="gone", strategies=("cash",), shield=True)
+    record = run_backtest(chosen, agents=[Agent(QUICK)], progress=lambda *news: told.append(news)).record
+    assert any("waits in cash" in note for note in record.metrics[0]["notes"])
+    last = [news for news in told if news[0] == "sdpo"][-1]
+    assert last[1] == last[2] == QUICK.first + 12 * QUICK.further
+
+
+def test_a_folder_called_new_is_in_nobodys_way():
+    run_backtest(settings(strategies=("cash",)), home() / "new")
+    assert run_backtest(settings(strategies=("cash",))).folder.exists()
 
 
 TABLES = ("equity", "weights", "trades", "trace", "shield")
@@ -277,6 +309,8 @@ def test_a_folder_that_is_taken_is_refused_before_the_work(tmp_path):
         ({"start": END, "end": START}, "start: must be before end"),
         ({"limit": {"alpha": 1.5}}, "BacktestSettings.limit.alpha"),
         ({"shield": True, "shield_lookback": 3}, "shield_lookback"),
+        # Of 490 windows none is a tail of 0.001: everything would be moved to cash, every day.
+        ({"shield": True, "limit": {"alpha": 0.001}}, "shield_lookback: 15-session windows .* need at least 1014"),
         ({"colour": "red"}, "BacktestSettings.colour"),
     ],
 )

@@ -167,3 +167,9 @@ def test_growth_against_a_rival_is_compared_session_by_session():
     # What moves both alike is taken out, and nothing else moves here.
     assert figures["interval"] == pytest.approx([0.0004 * 252] * 2)
     assert growth_difference(ours, rival, None)["interval"] is None
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(-1.0, 0.1), (0.1, -1.0), (-1.0, -1.0)])
+def test_who_lost_everything_is_not_compared(ours, theirs):
+    returns, rival = (np.append(np.full(30, 0.01), last) for last in (ours, theirs))
+    assert growth_difference(returns, rival, Bootstrap(draws=5)) == {"growth": None, "interval": None}

@@ -163,7 +163,7 @@ def snapshots() -> None:
             ("--snapshot", "short", "--scenarios", "window", "--horizon", "60", "--start", "2019-03-01"),
             "a window of 60",
         ),
-        (("--horizon", "700", "--start", "2019-01-02"), "a history of 504 sessions is shorter than the window of 700"),
+        (("--horizon", "1100", "--start", "2019-01-02"), "history of 1008 sessions is shorter than the window of 1100"),
         (("--snapshot", "gone", "--start", "2019-10-15"), "no stock listed on 2019-10-15 has been so for"),
         (("--snapshot", "gone", "--start", "2019-09-12", "--end", "2019-09-20"), "no session between"),
         (("--snapshot", "short"), "50 sessions, and a backtest begins after 252"),
