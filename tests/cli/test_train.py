@@ -59,7 +59,7 @@ def test_json_is_what_the_agent_decides(tmp_path: Path, quick):
         (("--snapshot", "nobody"), "There is no snapshot nobody"),
         (("--cash", "gold"), "cash: must be zero, tbill or a yearly rate"),
         (("--out", "."), "never overwritten"),
-        (("--horizon", "700"), "a history of 504 sessions is shorter than the window of 700"),
+        (("--horizon", "1100"), "a history of 1008 sessions is shorter than the window of 1100"),
         (("--horizon", "5000", "--scenarios", "window"), "a window of 5000 sessions needs 5001 closes"),
     ],
 )

@@ -13,7 +13,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpEnv, RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import EnvironmentFault, SettingsError
-from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.nn.policy import CategoricalHead, Policy
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 
@@ -90,6 +90,8 @@ class Walk(gymnasium.Env[Any, Any]):
 
 class Fixed:
     """A policy that draws no random numbers, so that a reset step more or less changes nothing."""
+
+    head = CategoricalHead(3)
 
     def act(self, observation: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         total = (observation.sum(-1) * 7 + 100).long()

@@ -26,6 +26,7 @@ from portfolio_sdpo.envs.portfolio import (
 )
 from portfolio_sdpo.envs.portfolio.env import MAX_LOG, RUIN, make_portfolio_env, make_portfolio_vector_env
 from portfolio_sdpo.errors import HistoryError, SettingsError, WeightsError
+from portfolio_sdpo.nn.policy import SimplexHead
 from portfolio_sdpo.rl.rollout import Collector
 
 nan = np.nan
@@ -308,14 +309,14 @@ def test_what_was_returned_is_never_changed(make_prices):
 
 
 class Spread:
-    """A stand-in for a policy: random weights in single precision."""
+    """A stand-in for a policy: random logits, which its head turns into weights."""
 
     def __init__(self, assets):
-        self.assets = assets
+        self.head = SimplexHead(assets)
 
     def act(self, observation, generator):
-        logits = 3 * torch.randn(len(observation), self.assets, generator=generator)
-        return logits.softmax(-1), torch.zeros(len(observation))
+        logits = 3 * torch.randn(len(observation), self.head.size, generator=generator)
+        return logits, torch.zeros(len(observation))
 
 
 def test_the_collector_reads_every_signal(make_prices):
