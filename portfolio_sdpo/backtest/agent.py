@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +33,7 @@ from portfolio_sdpo.rl.checkpoint import load_checkpoint
 from portfolio_sdpo.rl.on_paths import OnPaths
 from portfolio_sdpo.rl.path_learner import PathLearner
 from portfolio_sdpo.rl.rollout import torch_generator
+from portfolio_sdpo.rl.threads import single_thread
 from portfolio_sdpo.settings import Settings
 
 AnyLearner = Annotated[AnalyticSettings | AnySettings, Field(discriminator="kind")]
@@ -135,7 +135,7 @@ class Agent:
                 raise
             warnings.warn(f"waits in cash ({str(error).partition(':')[0]}).", stacklevel=2)
             return all_cash(len(held))
-        with _single_thread():
+        with single_thread():
             self._train(history, scenarios)
             return self._weights(history, held, scenarios.listed[-1])
 
@@ -224,16 +224,6 @@ class Agent:
         now = torch.as_tensor(held, dtype=torch.float32)
         weights = self.learner.weights(*_tensors(relatives, listed), now).double().numpy()
         return np.asarray(weights / weights.sum())
-
-
-@contextmanager
-def _single_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _tensors(relatives: Array, listed: Any) -> tuple[torch.Tensor, torch.Tensor]:

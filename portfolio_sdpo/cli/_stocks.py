@@ -18,13 +18,13 @@ def run(
     as_json: bool,
 ) -> None:
     """Make the walks that are not there yet and sum up what was asked for."""
-    from portfolio_sdpo.cli.backtest import _progress
+    from portfolio_sdpo.cli._walk_progress import walk_progress
     from portfolio_sdpo.experiments.stocks import BENCHMARKS, STOCKS
     from portfolio_sdpo.experiments.stocks_runs import pending_walks, run_stocks
     from portfolio_sdpo.experiments.stocks_summary import summarise_stocks
 
     experiment = STOCKS.with_changes(iterations=iterations, seeds=seeds, algorithms=algorithms)
-    with _progress(as_json, pending_walks(experiment)) as progress:
+    with walk_progress(as_json, pending_walks(experiment)) as progress:
         outcomes = run_stocks(experiment, jobs=jobs, progress=progress, restart=restart)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     sound = [each.run for each in outcomes if each not in failed and each.run != BENCHMARKS]

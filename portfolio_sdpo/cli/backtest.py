@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,11 +22,12 @@ from portfolio_sdpo.cli._agent_options import (
     SnapshotName,
     planned,
 )
+from portfolio_sdpo.cli._walk_progress import walk_progress
 from portfolio_sdpo.errors import SettingsError
 
 if TYPE_CHECKING:
     from portfolio_sdpo.backtest import Strategy
-    from portfolio_sdpo.backtest.run import BacktestSettings, Progress
+    from portfolio_sdpo.backtest.run import BacktestSettings
 
 
 def backtest(
@@ -110,7 +110,7 @@ def _run(
     """Run the backtest with its progress on stderr, and tell what came out."""
     from portfolio_sdpo.backtest.run import run_backtest
 
-    with _progress(as_json, len(settings.strategies) + len(agents)) as progress:
+    with walk_progress(as_json, len(settings.strategies) + len(agents)) as progress:
         result = run_backtest(settings, out, progress, agents, jobs=jobs, restart=restart)
     if as_json:
         record: dict[str, Any] = {
@@ -128,31 +128,6 @@ def _run(
     Console().print(render(result))
     # Paths are not wrapped, so that they can be clicked and copied.
     typer.echo(f"\nReport   {result.report}")
-
-
-@contextmanager
-def _progress(quiet: bool, walks: int) -> Iterator[Progress]:
-    """A bar for every walk under way, with the time it will take, on stderr and only on a terminal."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True, quiet=quiet)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bars: dict[str, Any] = {}
-    over: set[str] = set()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
-        everything = board.add_task("strategies", total=walks)
-
-        def say(name: str, done: int, total: int) -> None:
-            if name not in bars:
-                bars[name] = board.add_task(escape(name), total=total)
-            if done >= total:
-                over.add(name)
-            board.update(bars[name], completed=done, total=total, visible=name not in over)
-            board.update(everything, completed=len(over))
-
-        yield say
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import joblib
-import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from portfolio_sdpo.envs import RandomCmdpVectorEnv
@@ -29,6 +27,7 @@ from portfolio_sdpo.rl import Trainer
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.progress import Board, LineFile
 from portfolio_sdpo.rl.rollout import Purpose
+from portfolio_sdpo.rl.threads import single_thread
 from portfolio_sdpo.rl.trainer import Watcher
 
 
@@ -140,7 +139,7 @@ def _run(case: Case, line: LineFile) -> Outcome:
     if case.label == START and case.experiment.safe_start is not None:
         total = case.experiment.safe_start.iterations
     try:
-        with _single_thread():
+        with single_thread():
             train(case, watch)
     except PortfolioSdpoError as error:
         case.record_failure(error)
@@ -195,14 +194,3 @@ def _phase_one(trainer: Trainer, fresh: Probe, watch: Watcher | None) -> None:
         f"{trainer.settings.iterations} iterations (best slack {best:.4g}): relax the bound or allow more iterations.",
         best_slack=best,
     )
-
-
-@contextmanager
-def _single_thread() -> Iterator[None]:
-    """One torch thread, so that the result does not depend on how many runs share the machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -38,10 +38,6 @@ class PathCodec(ObservationCodec):
     def replay(self, relatives: Tensor, listed: Tensor) -> None:
         """From now on path p is row p of these, [P, L+1, A] each."""
         self._relatives, self._listed = relatives, listed
-        self.refresh()
-
-    def refresh(self) -> None:
-        """The policy has moved: what critics stand on has to be computed again."""
         self._features = None
 
     @property

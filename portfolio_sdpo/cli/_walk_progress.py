@@ -1,0 +1,35 @@
+"""Walks under way as bars, for the commands that walk agents forward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from portfolio_sdpo.backtest.run import Progress
+
+
+@contextmanager
+def walk_progress(quiet: bool, walks: int) -> Iterator[Progress]:
+    """A bar for every walk under way, with the time it will take, on stderr and only on a terminal."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, quiet=quiet)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bars: dict[str, Any] = {}
+    over: set[str] = set()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
+        everything = board.add_task("strategies", total=walks)
+
+        def say(name: str, done: int, total: int) -> None:
+            if name not in bars:
+                bars[name] = board.add_task(escape(name), total=total)
+            if done >= total:
+                over.add(name)
+            board.update(bars[name], completed=done, total=total, visible=name not in over)
+            board.update(everything, completed=len(over))
+
+        yield say
