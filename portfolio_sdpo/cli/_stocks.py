@@ -6,6 +6,8 @@ import json
 
 import typer
 
+from portfolio_sdpo.cli._outcomes import end_with, outcomes_record
+
 NAME = "stocks"
 
 
@@ -30,21 +32,14 @@ def run(
     sound = [each.run for each in outcomes if each not in failed and each.run != BENCHMARKS]
     summary = summarise_stocks(experiment, labels=sound, seeds=experiment.seeds) if sound else None
     if as_json:
-        record = {
-            "outcomes": [vars(outcome) for outcome in outcomes],
-            "summary": summary.to_json() if summary else None,
-        }
-        typer.echo(json.dumps(record, indent=2, allow_nan=False))
+        typer.echo(json.dumps(outcomes_record(outcomes, summary), indent=2, allow_nan=False))
     elif summary:
         from rich.console import Console
 
         from portfolio_sdpo.experiments.stocks_report import render_stocks
 
         Console().print(render_stocks(summary))
-    for outcome in failed:
-        typer.secho(f"Error: {outcome.run}: {outcome.message}", fg=typer.colors.RED, err=True)
-    if failed:
-        raise typer.Exit(1)
+    end_with(failed)
 
 
 def show(seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from portfolio_sdpo.cli import _stocks
+from portfolio_sdpo.cli._outcomes import end_with, outcomes_record
 from portfolio_sdpo.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -81,17 +82,10 @@ def run(
     sound = [case for case in cases(experiment) if case.name not in {outcome.run for outcome in failed}]
     summary = summarise(experiment, only=sound) if sound else None
     if as_json:
-        record = {
-            "outcomes": [vars(outcome) for outcome in outcomes],
-            "summary": summary.to_json() if summary else None,
-        }
-        typer.echo(json.dumps(record, indent=2))
+        typer.echo(json.dumps(outcomes_record(outcomes, summary), indent=2))
     elif summary:
         Console().print(render(summary))
-    for outcome in failed:
-        typer.secho(f"Error: {outcome.run}: {outcome.message}", fg=typer.colors.RED, err=True)
-    if failed:
-        raise typer.Exit(1)
+    end_with(failed)
 
 
 @app.command("show")
