@@ -46,7 +46,7 @@ class Limits(Settings):
         kept, traded = rebalance(held, target, fee)
         if self.max_turnover is None or not np.count_nonzero(traded > self.max_turnover):
             return target, kept, traded
-        share = np.minimum(1.0, self.max_turnover / np.maximum(traded, TINY))
+        share = np.where(traded > self.max_turnover, self.max_turnover / np.maximum(traded, TINY), 1.0)
         # Orders scaled by that share leave (1 − share) · held + share · kept · target, in units of the wealth before.
         left = 1.0 - share + share * kept
         partly = held + (share * kept / left)[..., None] * (target - held)
