@@ -45,9 +45,11 @@ clean: ## remove .venv, caches and build products
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Safety-Gymnasium pins versions of years ago, so it comes without its dependencies: the extra [safety] has them.
 # A half-made environment (an interrupted first run) has no working pip yet and is made again.
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; set PYTHON=/path/to/python.")'
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt --no-deps safety-gymnasium
 	@touch $@

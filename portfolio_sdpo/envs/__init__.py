@@ -11,13 +11,16 @@ import gymnasium
 
 from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpEnv, RandomCmdpVectorEnv, random_cmdp
 
-__all__ = ["PORTFOLIO", "RANDOM_CMDP", "Cmdp", "RandomCmdpEnv", "RandomCmdpVectorEnv", "random_cmdp"]
+__all__ = ["PORTFOLIO", "RANDOM_CMDP", "SAFETY", "Cmdp", "RandomCmdpEnv", "RandomCmdpVectorEnv", "random_cmdp"]
 
 RANDOM_CMDP = "portfolio_sdpo/RandomCmdp-v0"
 """Name under which gymnasium makes a random CMDP; settings: states, actions, seed, noise_scale, horizon, costs."""
 
 PORTFOLIO = "portfolio_sdpo/Portfolio-v0"
 """Name under which gymnasium makes a portfolio; settings: those of `portfolio.env.make_portfolio_env`."""
+
+SAFETY = "portfolio_sdpo/Safety-v0"
+"""Name under which gymnasium makes a task of Safety Gym; settings: those of `safety.env.SafetyEnv`."""
 
 if RANDOM_CMDP not in gymnasium.registry:
     gymnasium.register(
@@ -32,4 +35,12 @@ if PORTFOLIO not in gymnasium.registry:
         PORTFOLIO,
         entry_point="portfolio_sdpo.envs.portfolio.env:make_portfolio_env",
         vector_entry_point="portfolio_sdpo.envs.portfolio.env:make_portfolio_vector_env",
+    )
+
+if SAFETY not in gymnasium.registry:
+    # By name as well: MuJoCo comes with an extra.
+    gymnasium.register(
+        SAFETY,
+        entry_point="portfolio_sdpo.envs.safety:SafetyEnv",
+        vector_entry_point="portfolio_sdpo.envs.safety:SafetyVectorEnv",
     )
