@@ -89,5 +89,25 @@ class BacktestError(PortfolioSdpoError):
     """A backtest cannot be run, or its track cannot be measured."""
 
 
+class RegistryError(PortfolioSdpoError):
+    """The registry cannot do what is asked; its subclasses say why."""
+
+
+class RegistryUnavailableError(RegistryError):
+    """The registry's database is locked, unreachable, full or damaged; what it held is as it was."""
+
+
+class NotRegisteredError(RegistryError):
+    """The registry knows no such model, run, job or key, or no champion."""
+
+
+class ChampionChangedError(RegistryError):
+    """Another champion stands than the one that the caller expected to replace."""
+
+
+class ModelCorruptError(RegistryError):
+    """What is stored of a model is not what was added."""
+
+
 class MissingExtraError(PortfolioSdpoError):
     """A package of an optional extra is not installed; the message holds the command that installs it."""

@@ -144,11 +144,16 @@ class Agent:
         return self.settings.first + self.settings.further * (decisions - 1)
 
     def restore(
-        self, path: Path, run: str, assets: Sequence[str], as_of: np.datetime64, trace: Sequence[dict[str, Any]]
+        self,
+        checkpoint: Path | bytes,
+        run: str,
+        assets: Sequence[str],
+        as_of: np.datetime64,
+        trace: Sequence[dict[str, Any]],
     ) -> None:
-        """Become the agent whose learner is in the checkpoint, having trained up to that close."""
+        """Become the agent whose learner is in the checkpoint, a file or its content, trained up to that close."""
         learner = self._build(len(assets))
-        load_checkpoint(path, learner, run)
+        load_checkpoint(checkpoint, learner, run)
         self.learner, self.assets, self.as_of, self.trace = learner, tuple(assets), as_of, list(trace)
 
     def _check(self, history: Market) -> None:

@@ -104,7 +104,10 @@ class Shelf:
 
     def read_json(self, folder: Path, name: str) -> dict[str, Any]:
         """What `to_json` made of an object."""
-        content = self.read(folder, name)
+        return self.parse_json(self.read(folder, name), folder, name)
+
+    def parse_json(self, content: bytes, folder: Path, name: str) -> dict[str, Any]:
+        """The object in the content of a file; the folder is only named in what is said of damage."""
         try:
             value = json.loads(content)
             version = value.pop("format")

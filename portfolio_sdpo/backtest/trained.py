@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,12 +26,13 @@ from portfolio_sdpo.backtest.shield import shield
 from portfolio_sdpo.backtest.simulate import named_weights
 from portfolio_sdpo.backtest.strategies import all_cash
 from portfolio_sdpo.envs.portfolio.market import Array, Market
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.errors import CheckpointError, SettingsError
 from portfolio_sdpo.rl.checkpoint import checkpoint_bytes, fingerprint
 
 SHELF = Shelf("agent", "train", "agents")
 POLICY = "policy.safetensors"
 TRACE = "metrics.parquet"
+PARTS = (CONFIG, POLICY, TRACE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,19 +101,30 @@ def load_agent(folder: Path) -> Agent:
 
     At a later close it trains on before it decides.
     """
-    config = SHELF.read_json(folder, CONFIG)
-    content = SHELF.read(folder, TRACE)
-    SHELF.read(folder, POLICY)
+    return agent_from_parts(read_parts(folder), folder)
+
+
+def read_parts(folder: Path) -> dict[str, bytes]:
+    """The content of an agent's files by name: all that an agent is."""
+    return {name: SHELF.read(folder, name) for name in PARTS}
+
+
+def agent_from_parts(parts: Mapping[str, bytes], folder: Path) -> Agent:
+    """The agent with these files, wherever they are kept; the folder is only named in what is said of damage."""
+    config = SHELF.parse_json(parts[CONFIG], folder, CONFIG)
     try:
         agent = Agent(AgentSettings.model_validate(config["settings"]), int(config["seed"]), str(config["label"]))
         assets, as_of, run = config["assets"], np.datetime64(config["as_of"], "D"), config["run"]
     except (KeyError, TypeError, ValueError) as error:
         raise SHELF.damaged(folder, CONFIG, error) from None
     try:
-        trace = pd.read_parquet(io.BytesIO(content)).to_dict("records")
+        trace = pd.read_parquet(io.BytesIO(parts[TRACE])).to_dict("records")
     except Exception as error:
         raise SHELF.damaged(folder, TRACE, error) from None
-    agent.restore(folder / POLICY, run, assets, as_of, [{str(key): row[key] for key in row} for row in trace])
+    try:
+        agent.restore(parts[POLICY], run, assets, as_of, [{str(key): row[key] for key in row} for row in trace])
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder / POLICY}: {error}") from None
     return agent
 
 

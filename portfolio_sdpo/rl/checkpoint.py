@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from portfolio_sdpo.errors import CheckpointError
@@ -24,6 +24,7 @@ from portfolio_sdpo.rl.algorithms.base import Algorithm
 _PATTERN = "checkpoint-*.safetensors"
 _RECORD = "portfolio_sdpo"
 """Name of the metadata entry: JSON with iteration, run and digest."""
+_NAMELESS = "the checkpoint"
 KEPT = 2
 """How many of the newest checkpoints stay: the newest, and one to fall back on."""
 
@@ -69,16 +70,17 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob(_PATTERN))
 
 
-def load_checkpoint(path: Path, learner: Learner, run: str) -> int:
-    """Put the learner into the saved state and return the number of iterations it had seen."""
-    tensors, record = _read(path)
+def load_checkpoint(source: Path | bytes, learner: Learner, run: str) -> int:
+    """Put the learner into the saved state, a file or its content, and return the iterations it had seen."""
+    tensors, record = _read(source)
+    name = source.name if isinstance(source, Path) else _NAMELESS
     if record["run"] != run:
-        raise CheckpointError(f"{path.name} was written by a run with other settings: use another run folder.")
+        raise CheckpointError(f"{name} was written by a run with other settings: use another run folder.")
     try:
         learner.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
     except RuntimeError:
         raise CheckpointError(
-            f"{path.name} does not fit the networks of this run, which have other layers: use another run folder."
+            f"{name} does not fit the networks of this run, which have other layers: use another run folder."
         ) from None
     for number, optimiser in enumerate(learner.optimisers()):
         _restore(optimiser, tensors, f"optimiser.{number}.")
@@ -99,28 +101,36 @@ def load_policy(path: Path, algorithm: Algorithm) -> None:
         ) from None
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _read(source: Path | bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and record of an intact checkpoint."""
+    name = f"checkpoint {source}" if isinstance(source, Path) else _NAMELESS
     try:
-        with safe_open(path, framework="pt") as file:
-            record = json.loads((file.metadata() or {})[_RECORD])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 — not a dict
+        content = _content(source) if isinstance(source, Path) else source
+        tensors = load(content)
+        # From bytes safetensors gives no metadata; it is in the header, whose length is in the first eight bytes.
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        record = json.loads(header["__metadata__"][_RECORD])
         intact = record["digest"] == _digest(tensors, record["iteration"], record["run"])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError, AssertionError) as error:
+        raise CheckpointError(_corrupt(name, " ".join(str(error).split()))) from None
+    if not intact:
+        raise CheckpointError(_corrupt(name, "its digest does not match"))
+    return tensors, record
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except FileNotFoundError:
         raise CheckpointError(_missing(path)) from None
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(_corrupt(path, str(error))) from None
-    if not intact:
-        raise CheckpointError(_corrupt(path, "its digest does not match"))
-    return tensors, record
 
 
 def _missing(path: Path) -> str:
     return f"there is no checkpoint at {path}."
 
 
-def _corrupt(path: Path, reason: str) -> str:
-    return f"checkpoint {path} is corrupt ({reason}): delete it to continue from the one before it."
+def _corrupt(name: str, reason: str) -> str:
+    return f"{name} is corrupt ({reason}): delete it to continue from the one before it."
 
 
 def _restore(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], prefix: str) -> None:

@@ -1,0 +1,192 @@
+"""Models as pages for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from portfolio_sdpo.registry import Check, Model, Promotion
+
+HASH = 12
+"""How much of a hash is shown; `--json` has all of it."""
+SHOWN = 12
+"""How many promotions are shown."""
+MARK = "★"
+
+
+def render_list(found: Sequence[Model], champion: Promotion | None, damaged: Sequence[str]) -> RenderableType:
+    """One line per model."""
+    if not found and not damaged:
+        return Text("There is no model yet; make one with `train` and register it with `models add FOLDER`.")
+    # Fits into 80 columns.
+    table = _table("", "id", "label", "as of", "limit", "promised", "parent")
+    for model in found:
+        live = champion is not None and champion.model_id == model.id
+        today = model.config["today"]
+        table.add_row(
+            MARK if live else "",
+            model.id,
+            model.label,
+            str(model.as_of),
+            f"{today['limit']:.1%}",
+            f"{today['promised']:z.1%}",
+            model.parent or "–",
+            style="bold green" if live else "",
+        )
+    for name in damaged:
+        table.add_row("✗", name, "damaged", style="red")
+    return Group(table, Text(""), Text(_standing(champion), style="dim"))
+
+
+def render(model: Model, champion: Promotion | None, history: Sequence[Promotion]) -> RenderableType:
+    """Everything about one model."""
+    live = champion is not None and champion.model_id == model.id
+    title = Text(model.id, style="bold")
+    if live:
+        title.append(f" {MARK} champion", style="bold green")
+    limit, today, data = model.settings["limit"], model.config["today"], model.config["data"]
+    facts = {
+        "label": model.label,
+        "trained": f"up to the close of {model.as_of}, {model.config['updates']} updates, seed {model.config['seed']}",
+        "prices": f"{data['snapshot'] or data['source']}, {data['sessions']} sessions, sha256 {model.data_hash[:HASH]}",
+        "assets": f"{len(model.assets) - 1} stocks and cash",
+        "learner": str(model.settings["learner"]["kind"]),
+        "limit": f"CVaR of the worst {limit['alpha'] * 100:g} % of {limit['horizon']} sessions at {limit['bound']:.1%}",
+        "promised": f"{today['promised']:z.1%} on its scenarios, {today['past_shielded']:z.1%} shielded on the past",
+        "parent": model.parent or "–",
+        "created": f"{model.created_at:%Y-%m-%d %H:%M} UTC, added {model.added_at:%Y-%m-%d %H:%M}",
+        "content": f"sha256 {model.content_hash[:HASH]}",
+    }
+    grid = Table.grid(padding=(0, 2))
+    for key, value in facts.items():
+        grid.add_row(Text(key, style="dim"), Text(value))
+    lines: list[RenderableType] = [title, grid, Text(""), Text("Weights", style="bold"), _weights([model])]
+    if model.metrics:
+        lines += [Text(""), Text("Metrics", style="bold"), _side_by_side([""], _flat([model.metrics]))]
+    if history:
+        lines += [Text(""), Text("Promotions", style="bold"), _promotions(history, model.id)]
+    return Group(*lines)
+
+
+def comparison(one: Model, other: Model) -> dict[str, Any]:
+    """What two models differ in, as JSON."""
+    settings = {key: pair for key, pair in _flat([one.settings, other.settings]).items() if pair[0] != pair[1]}
+    today = [model.config["today"] for model in (one, other)]
+    return {
+        "models": [model.id for model in (one, other)],
+        "as_of": [str(model.as_of) for model in (one, other)],
+        "data_hash": [model.data_hash for model in (one, other)],
+        "settings": settings,
+        "metrics": _flat([one.metrics or {}, other.metrics or {}]),
+        "promised": [each["promised"] for each in today],
+        "weights": {asset: [each["shielded"].get(asset, 0.0) for each in today] for asset in _held([one, other])},
+    }
+
+
+def render_comparison(one: Model, other: Model, champion: Promotion | None) -> RenderableType:
+    """Two models side by side."""
+    found = comparison(one, other)
+    names = [
+        f"{model.id} {MARK}" if champion is not None and champion.model_id == model.id else model.id
+        for model in (one, other)
+    ]
+    facts: dict[str, Sequence[Any]] = {
+        "label": [one.label, other.label],
+        "as of": found["as_of"],
+        "prices": [each[:HASH] for each in found["data_hash"]],
+        "seed": [model.config["seed"] for model in (one, other)],
+        "promised CVaR": [f"{each:z.1%}" for each in found["promised"]],
+    }
+    lines: list[RenderableType] = [_side_by_side(names, facts)]
+    for title, rows, empty in (
+        ("Settings that differ", found["settings"], "None."),
+        ("Metrics", found["metrics"], "Neither was judged."),
+    ):
+        content = _side_by_side(names, rows) if rows else Text(empty, style="dim")
+        lines += [Text(""), Text(title, style="bold"), content]
+    lines += [Text(""), Text("Weights, shielded", style="bold"), _weights([one, other], names)]
+    return Group(*lines)
+
+
+def render_verified(models: int, damaged: Mapping[str, str], checks: Sequence[Check]) -> RenderableType:
+    """What is sound and what is not."""
+    lines = [Text(f"models      {models - len(damaged)} of {models} sound", style="red" if damaged else "green")]
+    lines += [Text(f"            {sentence}", style="red") for sentence in damaged.values()]
+    for check in checks:
+        if check.sound:
+            rows = f"{check.rows} row{'s' * (check.rows != 1)}"
+            lines.append(Text(f"{check.log:11} {rows}, chain sound", style="green"))
+            lines.append(Text(f"            {check.head}", style="dim"))
+        else:
+            lines.append(Text(f"{check.log:11} broken: {check.problem}", style="red"))
+    return Group(*lines)
+
+
+def _standing(champion: Promotion | None) -> str:
+    if champion is None:
+        return "There is no champion yet: promote a model."
+    return f"{MARK} champion since {champion.at:%Y-%m-%d %H:%M} UTC, by {champion.by}: {champion.reason}"
+
+
+def _promotions(history: Sequence[Promotion], model_id: str) -> RenderableType:
+    table = _table("at", "", "by", "reason")
+    for entry in history[:SHOWN]:
+        how = "rolled back to" if entry.kind == "rollback" else "promoted"
+        what = how if entry.model_id == model_id else f"followed by {entry.model_id}"
+        table.add_row(f"{entry.at:%Y-%m-%d %H:%M}", what, entry.by, Text(entry.reason))
+    return table
+
+
+def _weights(models: Sequence[Model], names: Sequence[str] = ("",)) -> RenderableType:
+    today = [model.config["today"]["shielded"] for model in models]
+    rows = {asset: [f"{each.get(asset, 0.0):.1%}" for each in today] for asset in _held(models)}
+    return _side_by_side(names, rows)
+
+
+def _held(models: Sequence[Model]) -> list[str]:
+    """Every asset that one of them holds after the shield, in the order of the first's columns."""
+    today = [model.config["today"]["shielded"] for model in models]
+    assets = dict.fromkeys(asset for model in models for asset in model.assets)
+    return [asset for asset in assets if any(each.get(asset, 0.0) >= 0.0005 for each in today)]
+
+
+def _side_by_side(names: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Table:
+    table = _table("", *names)
+    table.show_header = any(names)
+    for key, values in rows.items():
+        table.add_row(Text(key, style="dim"), *(Text(_written(value)) for value in values))
+    return table
+
+
+def _flat(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """`{a: {b: 1}}` as `a.b: 1`, several at once; what one of them lacks is None."""
+    leaves = [dict(_leaves(tree, "")) for tree in trees]
+    keys = dict.fromkeys(key for each in leaves for key in each)
+    return {key: [each.get(key) for each in leaves] for key in keys}
+
+
+def _leaves(tree: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in tree.items():
+        found += _leaves(value, f"{path}{key}.") if isinstance(value, Mapping) else [(f"{path}{key}", value)]
+    return found
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        numeric = column in ("limit", "promised")
+        table.add_column(
+            column, justify="right" if numeric else "left", overflow="fold", no_wrap=column in ("id", "parent")
+        )
+    return table

@@ -1,0 +1,208 @@
+"""`portfolio-sdpo models ...`: which models there are, which one is the champion, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from portfolio_sdpo.registry import Model, Promotion, Registry
+
+app = typer.Typer(no_args_is_help=True, help="Register trained agents, compare them, and choose the champion.")
+
+CHAMPION = "champion"
+"""Stands for the id of the model that is champion."""
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="A model, or the beginning of its id; `champion` is one, too.")]
+Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; it stays in the log.")]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who decided; the current user by default.")]
+Expect = Annotated[
+    str | None, typer.Option("--expect", metavar="ID", help="Only if this is the champion now; `none`: if nobody is.")
+]
+Place = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL",
+        envvar="PORTFOLIO_SDPO_REGISTRY",
+        help="A file, or postgresql://...; registry.db in the data directory by default.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+@app.command("list")
+def list_models(place: Place = None, as_json: Json = False) -> None:
+    """All models, the newest first; the champion is marked."""
+    with _open(place) as registry:
+        champion = registry.champion()
+        found = registry.models()
+        damaged = sorted(set(registry.model_ids()) - {model.id for model in found})
+    if as_json:
+        live = None if champion is None else champion.model_id
+        _print_json({"champion": live, "models": [_brief(model, live) for model in found], "damaged": damaged})
+        return
+    from portfolio_sdpo.cli._models_pages import render_list
+
+    _print(render_list(found, champion, damaged))
+
+
+@app.command("show")
+def show(model: Id, place: Place = None, as_json: Json = False) -> None:
+    """Everything about one model: training, promise, metrics, weights, promotions."""
+    with _open(place) as registry:
+        found = registry.model(_resolved(registry, model))
+        champion = registry.champion()
+        history = [each for each in registry.promotions() if found.id in (each.model_id, each.previous)]
+    if as_json:
+        from portfolio_sdpo.registry import to_record
+
+        live = None if champion is None else champion.model_id
+        _print_json({**to_record(found), "champion": found.id == live, "promotions": to_record(history)})
+        return
+    from portfolio_sdpo.cli._models_pages import render
+
+    _print(render(found, champion, history))
+
+
+@app.command("add")
+def add(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `train` made.")],
+    parent: Annotated[
+        str | None, typer.Option("--parent", metavar="ID", help="The model that its training started from.")
+    ] = None,
+    label: Annotated[str | None, typer.Option("--label", help="Other than the agent's own.")] = None,
+    place: Place = None,
+    as_json: Json = False,
+) -> None:
+    """Register a trained agent; it serves nobody until it is promoted. The same agent again changes nothing."""
+    with _open(place) as registry:
+        before = set(registry.model_ids())
+        origin = None if parent is None else _resolved(registry, parent)
+        model = registry.add_model(folder, parent=origin, label=label)
+    new = model.id not in before
+    if as_json:
+        _print_json({"id": model.id, "new": new})
+    else:
+        typer.echo(f"{model.id} is registered." if new else f"{model.id} was registered already.")
+
+
+@app.command("promote")
+def promote(
+    model: Id, reason: Reason, expect: Expect = None, by: By = None, place: Place = None, as_json: Json = False
+) -> None:
+    """Make a model the champion, whose weights are served."""
+    with _open(place) as registry:
+        chosen = _resolved(registry, model)
+        before = registry.champion()
+        done = registry.promote(chosen, reason, by=by, **_expected(registry, expect))
+    _tell(done, new=before is None or done.seq > before.seq, as_json=as_json)
+
+
+@app.command("rollback")
+def rollback(reason: Reason, expect: Expect = None, by: By = None, place: Place = None, as_json: Json = False) -> None:
+    """Go back to the champion before the current one; once more, to the one before that."""
+    with _open(place) as registry:
+        done = registry.rollback(reason, by=by, **_expected(registry, expect))
+    _tell(done, new=True, as_json=as_json)
+
+
+@app.command("compare")
+def compare(
+    one: Annotated[str, typer.Argument(metavar="A", help="A model, or the beginning of its id.")],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    place: Place = None,
+    as_json: Json = False,
+) -> None:
+    """Two models side by side: settings that differ, metrics, and the weights that each would hold."""
+    with _open(place) as registry:
+        pair = (registry.model(_resolved(registry, one)), registry.model(_resolved(registry, other)))
+        champion = registry.champion()
+    from portfolio_sdpo.cli._models_pages import comparison, render_comparison
+
+    if as_json:
+        _print_json(comparison(*pair))
+        return
+    _print(render_comparison(*pair, champion))
+
+
+@app.command("verify")
+def verify(place: Place = None, as_json: Json = False) -> None:
+    """Check every hash of every model, and the chains of promotions and audit; exit code 1 if anything is broken."""
+    with _open(place) as registry:
+        names = registry.model_ids()
+        damaged = registry.damaged_models()
+        checks = [registry.verify_promotions(), registry.verify_audit()]
+    sound = not damaged and all(check.sound for check in checks)
+    if as_json:
+        from portfolio_sdpo.registry import to_record
+
+        logs = {check.log: to_record(check) for check in checks}
+        _print_json({"sound": sound, "models": len(names), "damaged": damaged, **logs})
+    else:
+        from portfolio_sdpo.cli._models_pages import render_verified
+
+        _print(render_verified(len(names), damaged, checks))
+    if not sound:
+        raise typer.Exit(1)
+
+
+def _open(place: str | None) -> Registry:
+    from portfolio_sdpo.registry import Registry
+
+    return Registry.open(place)
+
+
+def _resolved(registry: Registry, text: str) -> str:
+    """An id from its beginning, or the champion's."""
+    if text != CHAMPION:
+        return registry.resolve_id(text)
+    standing = registry.champion()
+    if standing is None:
+        from portfolio_sdpo.errors import NotRegisteredError
+
+        raise NotRegisteredError("There is no champion yet: promote a model.")
+    return standing.model_id
+
+
+def _expected(registry: Registry, text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    return {"expected_champion": None if text == "none" else registry.resolve_id(text)}
+
+
+def _brief(model: Model, champion: str | None) -> dict[str, Any]:
+    from portfolio_sdpo.registry import to_record
+
+    record = to_record(model)
+    config = record.pop("config")
+    return {**record, "champion": model.id == champion, "limit": config["settings"]["limit"]}
+
+
+def _tell(done: Promotion, *, new: bool, as_json: bool) -> None:
+    if as_json:
+        from portfolio_sdpo.registry import to_record
+
+        _print_json({**to_record(done), "changed": new})
+    elif new:
+        typer.echo(f"{done.model_id} is the champion now; before it was {done.previous or 'nobody'}.")
+    else:
+        typer.echo(f"{done.model_id} was the champion already: nothing changed.")
+
+
+def _print_json(record: dict[str, Any]) -> None:
+    typer.echo(json.dumps(record, indent=2, allow_nan=False))
+
+
+def _print(page: Any) -> None:
+    from rich.console import Console
+
+    Console().print(page)
+
+
+def register(root: typer.Typer) -> None:
+    """Hang the group onto the application."""
+    root.add_typer(app, name="models")

@@ -1,0 +1,190 @@
+"""Where the registry lives, transactions on it, and its errors as one sentence.
+
+SQLite by default: one file in the user's data directory, in WAL mode so that readers never wait, synced at every
+commit. PostgreSQL by URL, for several machines.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from portfolio_sdpo import paths
+from portfolio_sdpo.errors import MissingExtraError, RegistryError, RegistryUnavailableError, SettingsError
+from portfolio_sdpo.registry.migrate import current, migrate
+from portfolio_sdpo.registry.schema import HEAD
+
+VARIABLE = "PORTFOLIO_SDPO_REGISTRY"
+TIMEOUT = 10.0
+"""Seconds to wait for a lock or a connection."""
+LOCK = 0x5D90_0001
+"""PostgreSQL's advisory lock for migrations; any number that nobody else uses."""
+
+
+def resolve(url: str | None) -> sa.URL:
+    """The database that is meant: the argument, the variable, or the default file."""
+    text = url or os.environ.get(VARIABLE) or str(paths.home() / "registry.db")
+    if "://" not in text:
+        return sa.URL.create("sqlite", database=str(Path(text).expanduser().absolute()))
+    try:
+        parsed = sa.make_url(text)
+    except (SQLAlchemyError, ValueError):
+        raise SettingsError(
+            "registry: the URL cannot be understood; it looks like postgresql://user@host/name or sqlite:///path."
+        ) from None
+    backend = parsed.drivername.partition("+")[0]
+    if backend in ("postgresql", "postgres"):
+        return parsed.set(drivername="postgresql+psycopg")
+    if backend != "sqlite":
+        raise SettingsError(f"registry: {backend} is not supported; give a URL of SQLite or PostgreSQL.")
+    if parsed.database in (None, "", ":memory:"):
+        raise SettingsError("registry: a database in memory forgets its champion; name a file, as in sqlite:///path.")
+    return parsed.set(drivername="sqlite", database=str(Path(str(parsed.database)).expanduser().absolute()))
+
+
+class Database:
+    """An engine whose transactions raise our errors only."""
+
+    def __init__(self, url: sa.URL, timeout: float) -> None:
+        self.url = url
+        self.timeout = timeout
+        self.embedded = url.get_backend_name() == "sqlite"
+        self.engine = self._sqlite() if self.embedded else self._postgresql()
+
+    @property
+    def place(self) -> str:
+        """How it is called in sentences; without the password."""
+        return str(self.url.database) if self.embedded else self.url.render_as_string(hide_password=True)
+
+    def open(self) -> None:
+        """Bring the tables up to date."""
+        if self.embedded:
+            folder = Path(str(self.url.database)).parent
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise RegistryUnavailableError(
+                    f"The registry cannot be put into {folder} ({error.strerror}): correct its permissions or name "
+                    f"another place with {VARIABLE}."
+                ) from None
+        with self.reading() as connection:
+            if current(connection) == HEAD:
+                return
+        with self.writing() as connection:
+            if not self.embedded:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
+            migrate(connection)
+
+    @contextmanager
+    def reading(self, *, still: bool = False) -> Iterator[sa.Connection]:
+        """A transaction that only reads; `still`: all its queries see one moment."""
+        with self._told(), self.engine.connect() as connection:
+            if still and not self.embedded:  # in SQLite every transaction does
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction that is there as a whole after the block, or not at all after an error."""
+        with self._told(), self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+            yield connection
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.engine.dispose()
+
+    def _sqlite(self) -> sa.Engine:
+        engine = sa.create_engine(self.url, connect_args={"timeout": self.timeout})
+
+        @sa.event.listens_for(engine, "connect")
+        def prepare(connection: Any, _: Any) -> None:
+            # SQLAlchemy begins transactions, not the driver.
+            connection.isolation_level = None
+            # A flipped byte can make text that is no UTF-8; its hash tells, not an exception of the driver.
+            connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            self._wal(connection)
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA foreign_keys=ON")
+
+        @sa.event.listens_for(engine, "begin")
+        def begin(connection: sa.Connection) -> None:
+            # What reads first and writes later can fail half-way; holding the write lock from the start it cannot.
+            writes = connection.get_execution_options().get("writes", False)
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+        return engine
+
+    def _wal(self, connection: Any) -> None:
+        """Two that open a new file at once can refuse each other this without waiting."""
+        import sqlite3
+
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    def _postgresql(self) -> sa.Engine:
+        try:
+            import psycopg  # noqa: F401
+        except ImportError:
+            raise MissingExtraError(
+                "A registry in PostgreSQL needs psycopg: install it with `pip install 'portfolio_sdpo[postgres]'`."
+            ) from None
+        milliseconds = int(self.timeout * 1000)
+        options = f"{self.url.query.get('options', '')} -c lock_timeout={milliseconds}".strip()
+        # A server that was restarted meanwhile costs nothing but a new connection.
+        return sa.create_engine(
+            self.url.difference_update_query(["options"]),
+            pool_pre_ping=True,
+            connect_args={"connect_timeout": max(1, round(self.timeout)), "options": options},
+        )
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise self._sentence(error) from error
+
+    def _sentence(self, error: SQLAlchemyError) -> RegistryError:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
+        for beginnings, what in _REASONS:
+            if code.startswith(beginnings):
+                return RegistryUnavailableError(f"The registry at {self.place} {what}")
+        reason = " ".join(str(cause).split()).rstrip(".")
+        if isinstance(error, DBAPIError) and not self.embedded and not code:
+            return RegistryUnavailableError(
+                f"The registry at {self.place} cannot be reached ({reason}): start the database or correct the URL."
+            )
+        return RegistryError(f"The registry at {self.place} refused ({reason}): correct what is asked or its database.")
+
+
+_REASONS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "57014"),
+        "is locked by another process: wait for it to end and try again.",
+    ),
+    (("SQLITE_FULL", "SQLITE_IOERR_WRITE", "53100"), "has no room left on its disk: make room and try again."),
+    (("SQLITE_NOTADB",), "is not a database of portfolio_sdpo: name another file."),
+    (("SQLITE_CORRUPT",), "is damaged: restore a copy of it."),
+    (("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"), "cannot be opened: correct its path or its permissions."),
+    (("SQLITE_READONLY", "25006"), "can only be read: correct its permissions."),
+    (("SQLITE_IOERR",), "cannot be read or written by its disk: check the disk and try again."),
+    (("28",), "refused the user or the password: correct the URL."),
+    (("3D000",), "does not exist: create the database or correct the URL."),
+    (("53300", "57P", "08"), "does not take connections: try again later."),
+)
+"""How error codes begin, SQLite's names or PostgreSQL's numbers, and what is said then."""

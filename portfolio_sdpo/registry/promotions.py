@@ -1,0 +1,155 @@
+"""Promotions: which model is the champion, and why it became it. The champion is the model of the last promotion."""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final, Literal
+
+import sqlalchemy as sa
+
+from portfolio_sdpo.errors import ChampionChangedError, NotRegisteredError
+from portfolio_sdpo.registry import schema
+from portfolio_sdpo.registry.chain import Chain, Check
+from portfolio_sdpo.registry.part import Part, Row
+from portfolio_sdpo.registry.values import now, stated, written
+
+Kind = Literal["promote", "rollback"]
+CHAIN = Chain(schema.promotions)
+
+
+class Anyone(Enum):
+    """The type of `ANYONE`."""
+
+    ANYONE = "anyone"
+
+
+ANYONE: Final = Anyone.ANYONE
+"""As the expected champion: whoever it is, also nobody."""
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """One entry of the log."""
+
+    seq: int
+    kind: Kind
+    model_id: str
+    previous: str | None
+    """The champion until then."""
+    reason: str
+    by: str
+    at: datetime
+
+
+class Promotions(Part):
+    """The champion, and how it came to be."""
+
+    def champion(self) -> Promotion | None:
+        """The promotion of the model that is champion now; None before the first."""
+        with self.database.reading(still=True) as connection:
+            row = CHAIN.last(connection)
+        return None if row is None else self._promotion(row)
+
+    def promotions(self) -> list[Promotion]:
+        """The whole log, the newest first."""
+        query = schema.promotions.select().order_by(schema.promotions.c.seq.desc())
+        with self.database.reading() as connection:
+            rows = connection.execute(query).mappings().all()
+        return [self._promotion(row) for row in rows]
+
+    def promote(
+        self,
+        model_id: str,
+        reason: str,
+        *,
+        by: str | None = None,
+        expected_champion: str | Anyone | None = ANYONE,
+    ) -> Promotion:
+        """Make the model champion, if the champion is the expected one (None: if there is none).
+
+        A champion that is promoted again stays what it is, without an entry.
+        """
+        reason = stated("reason", reason)
+        with self.database.writing() as connection:
+            head = CHAIN.lock(connection)
+            last = CHAIN.last(connection)
+            champion = None if last is None else last["model_id"]
+            _expect(champion, expected_champion)
+            if last is not None and champion == model_id:
+                return self._promotion(last)
+            if not connection.execute(sa.select(schema.models.c.id).where(schema.models.c.id == model_id)).first():
+                raise NotRegisteredError(
+                    f"There is no model {model_id!r} to promote: `portfolio-sdpo models list` names them."
+                )
+            row = _row("promote", model_id, champion, reason, by)
+            (seq,) = CHAIN.append(connection, head, [row])
+        return self._promotion({**row, "seq": seq})
+
+    def rollback(
+        self, reason: str, *, by: str | None = None, expected_champion: str | Anyone | None = ANYONE
+    ) -> Promotion:
+        """Promote the champion before the current one; rolled back twice, the one before that."""
+        reason = stated("reason", reason)
+        with self.database.writing() as connection:
+            head = CHAIN.lock(connection)
+            last = CHAIN.last(connection)
+            champion = None if last is None else last["model_id"]
+            _expect(champion, expected_champion)
+            query = sa.select(schema.promotions.c.kind, schema.promotions.c.model_id)
+            line: list[str] = []
+            for kind, model_id in connection.execute(query.order_by(schema.promotions.c.seq)):
+                line = line[:-1] if kind == "rollback" else [*line, model_id]
+            if len(line) < 2:
+                raise NotRegisteredError(
+                    "There is no champion before the current one to go back to: promote another model."
+                )
+            row = _row("rollback", line[-2], champion, reason, by)
+            (seq,) = CHAIN.append(connection, head, [row])
+        return self._promotion({**row, "seq": seq})
+
+    def verify_promotions(self) -> Check:
+        """Whether the log is as it was written; names the first row that is not."""
+        with self.database.reading(still=True) as connection:
+            return CHAIN.verify(connection)
+
+    def _promotion(self, row: Row) -> Promotion:
+        return self._read(
+            f"Promotion {row['seq']}",
+            lambda: Promotion(
+                seq=row["seq"],
+                kind=row["kind"],
+                model_id=row["model_id"],
+                previous=row["previous"],
+                reason=row["reason"],
+                by=row["by"],
+                at=datetime.fromisoformat(row["at"]),
+            ),
+        )
+
+
+def _row(kind: Kind, model_id: str, previous: str | None, reason: str, by: str | None) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "model_id": model_id,
+        "previous": previous,
+        "reason": reason,
+        "by": stated("by", _user() if by is None else by),
+        "at": written(now()),
+    }
+
+
+def _expect(champion: str | None, expected: str | Anyone | None) -> None:
+    if expected is not ANYONE and champion != expected:
+        raise ChampionChangedError(
+            f"The champion is {champion or 'nobody'} and not {expected or 'nobody'} any more: look at it and try again."
+        )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return "unknown"

@@ -1,0 +1,50 @@
+"""The registry: everything about models, in one object on one database."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from portfolio_sdpo.registry.audit import Audit
+from portfolio_sdpo.registry.database import TIMEOUT, Database, resolve
+from portfolio_sdpo.registry.jobs import Jobs
+from portfolio_sdpo.registry.keys import Keys
+from portfolio_sdpo.registry.models import Models
+from portfolio_sdpo.registry.promotions import Promotions
+from portfolio_sdpo.registry.runs import Runs
+
+
+class Registry(Models, Promotions, Runs, Audit, Jobs, Keys):
+    """Models, champion, runs, audit, jobs and keys; safe to share between threads, one per process.
+
+    with Registry.open() as registry:
+        agent = registry.load_agent(registry.champion().model_id)
+    """
+
+    @classmethod
+    def open(cls, url: str | None = None, *, timeout: float = TIMEOUT) -> Self:
+        """The registry at a URL or path, by default where `PORTFOLIO_SDPO_REGISTRY` says or in the data directory.
+
+        What is not there yet is created, and older tables are brought up to date. `timeout`: seconds to wait for locks.
+        """
+        database = Database(resolve(url), timeout)
+        try:
+            database.open()
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    @property
+    def place(self) -> str:
+        """The file or the URL, without a password."""
+        return self.database.place
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
