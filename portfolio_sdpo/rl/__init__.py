@@ -10,7 +10,8 @@ from portfolio_sdpo.rl.algorithms import (
 )
 from portfolio_sdpo.rl.critics import CriticSettings
 from portfolio_sdpo.rl.rollout import Collector, Rollout
-from portfolio_sdpo.rl.trainer import Trainer, TrainSettings
+from portfolio_sdpo.rl.trainer import Trainer, TrainSettings, worker_collector
+from portfolio_sdpo.rl.workers import WorkerCollector
 
 __all__ = [
     "ActorSettings",
@@ -24,4 +25,6 @@ __all__ = [
     "SdpoSettings",
     "TrainSettings",
     "Trainer",
+    "WorkerCollector",
+    "worker_collector",
 ]

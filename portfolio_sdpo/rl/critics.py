@@ -34,6 +34,9 @@ class CriticSettings(Settings):
     """λ of the targets: 0 is one-step TD, 1 the plain return."""
     warm_up: int = Field(default=10, ge=1)
     """How many times the first batch is fitted before the first policy step."""
+    fit_first: bool = True
+    """Whether critics learn from a rollout before they judge it: they lag less behind the policy, but where a rollout
+    has few episodes, each with a look of its own, they know these by heart and no action in them stands out."""
     averaging: float = Field(default=0.99, ge=0, lt=1)
     """Decay, per gradient step, of the running average of the weights through which the critics are read; 0 reads the
     newest weights."""

@@ -8,10 +8,11 @@ exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -78,6 +79,19 @@ class Rollout:
         values = self.signals[signal]
         return self.per_episode(values * discount ** self.step.to(values.dtype))
 
+    @staticmethod
+    def joined(rollouts: Sequence[Rollout]) -> Rollout:
+        """All their episodes in one rollout, in the order given."""
+        if len(rollouts) == 1:
+            return rollouts[0]
+        before = np.cumsum([0, *(rollout.episodes for rollout in rollouts[:-1])]).tolist()
+        columns = [item.name for item in fields(Rollout) if item.init and item.name not in ("signals", "episode")]
+        return Rollout(
+            **{name: torch.cat([getattr(rollout, name) for rollout in rollouts]) for name in columns},
+            signals={name: torch.cat([rollout.signals[name] for rollout in rollouts]) for name in rollouts[0].signals},
+            episode=torch.cat([rollout.episode + shift for rollout, shift in zip(rollouts, before, strict=True)]),
+        )
+
     def whole(self) -> Rollout:
         """Only the episodes that the environment ended; all of them where it ended none."""
         kept = self.ended[self.ends]
@@ -108,14 +122,36 @@ class Purpose(IntEnum):
     """fresh episodes on which a feasible start is tried"""
 
 
-def stream(seed: int, iteration: int, purpose: Purpose) -> np.random.SeedSequence:
-    """The root of the random numbers for one purpose in one iteration of one run."""
-    return np.random.SeedSequence((seed, iteration, int(purpose)))
+def stream(seed: int, iteration: int, purpose: Purpose, lane: int = 0) -> np.random.SeedSequence:
+    """The root of the random numbers for one purpose in one iteration of one run; lane 0 is that of a run without."""
+    return np.random.SeedSequence((seed, iteration, int(purpose), *([lane] if lane else [])))
 
 
 def torch_generator(sequence: np.random.SeedSequence) -> torch.Generator:
     """A torch generator that starts from that root."""
     return torch.Generator().manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> 1))
+
+
+class Experience(Protocol):
+    """Where a trainer's rollouts come from."""
+
+    codec: ObservationCodec
+    single_action_space: spaces.Space[Any]
+    signals: list[str]
+    """what each rollout has, `reward` first"""
+    steps: int
+    seed: int
+    layout: tuple[int, int]
+    """how many environments there are and how many of them step together; (0, 0) if all of them do"""
+
+    def collect(self, policy: Policy, iteration: int) -> Rollout:
+        """The batch of one iteration."""
+
+    def begin(self, policy: Policy, iteration: int) -> None:
+        """Start on a batch with the policy as it is now, and return at once; one begun before is dropped."""
+
+    def finish(self) -> Rollout:
+        """The batch that was begun."""
 
 
 class Collector:
@@ -126,21 +162,39 @@ class Collector:
             raise SettingsError(f"steps: each environment needs at least one step per iteration (got {steps}).")
         self.env = env
         self.codec = ObservationCodec(env.single_observation_space)
+        self.single_action_space = env.single_action_space
         self.costs = [name for name in dict.fromkeys(signals) if name != "reward"]
+        self.signals = ["reward", *self.costs]
         self.steps = steps
         self.seed = seed
+        self.layout = (0, 0)
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        self._categories = torch.tensor(self.codec.categories)
+        self._categories = np.array(self.codec.categories, dtype=np.float32)
+        self._begun: tuple[Policy, int] | None = None
 
-    def collect(self, policy: Policy, iteration: int) -> Rollout:
-        """One batch of `steps` × num_envs transitions, less the ones in which gymnasium only resets."""
+    def begin(self, policy: Policy, iteration: int) -> None:
+        """Note what to collect: there is no other process that could do it meanwhile (see `rl.workers`)."""
+        self._begun = copy.deepcopy(policy), iteration
+
+    def finish(self) -> Rollout:
+        """Collect what was begun."""
+        if self._begun is None:
+            raise RuntimeError("finish() comes after begin()")
+        begun, self._begun = self._begun, None
+        return self.collect(*begun)
+
+    def collect(self, policy: Policy, iteration: int, lane: int = 0) -> Rollout:
+        """One batch of `steps` × num_envs transitions, less the ones in which gymnasium only resets.
+
+        lane: which of several collectors this is that fill an iteration together.
+        """
         count = self.env.num_envs
-        environment_seed, action_seed = stream(self.seed, iteration, Purpose.COLLECT).spawn(2)
+        environment_seed, action_seed = stream(self.seed, iteration, Purpose.COLLECT, lane).spawn(2)
         generator = torch_generator(action_seed)
         raw, _ = self.env.reset(seed=int(environment_seed.generate_state(1)[0] >> 1))
         observation = self._encode(raw)
         columns: dict[str, list[Tensor]] = {name: [] for name in ("observation", "action", "log_prob", "next", "end")}
-        signals: dict[str, list[np.ndarray]] = {name: [] for name in ("reward", *self.costs)}
+        signals: dict[str, list[np.ndarray]] = {name: [] for name in self.signals}
         terminations, live = [], []
         resetting = np.zeros(count, dtype=bool)
         for _ in range(self.steps):
@@ -213,16 +267,17 @@ class Collector:
         space = self.env.single_action_space
         if isinstance(space, spaces.Discrete):
             return np.asarray(action + space.start)
-        return np.clip(action, space.low, space.high) if isinstance(space, spaces.Box) else action
+        # Which np.clip would do as well, and five times as slowly on a few numbers; so with the checks of `_encode`.
+        return np.minimum(np.maximum(action, space.low), space.high) if isinstance(space, spaces.Box) else action
 
     def _encode(self, observation: Any, count: int | None = None) -> Tensor:
         encoded = self.codec.encode(observation, count or self.env.num_envs)
-        if not encoded.isfinite().all():
+        if not np.isfinite(encoded.numpy()).all():
             raise EnvironmentFault(
                 "the environment returned an observation that is not finite: check what its reset() and step() return."
             )
-        discrete = encoded[:, : len(self._categories)]
-        if not ((discrete >= 0) & (discrete < self._categories)).all():
+        discrete = encoded.numpy()[:, : len(self._categories)]
+        if discrete.size and not ((discrete >= 0) & (discrete < self._categories)).all():
             raise EnvironmentFault(
                 "the environment returned a discrete observation outside its observation space: correct the space or "
                 "what its reset() and step() return."

@@ -53,7 +53,7 @@ class Scene:
             self.lidars.append(obstacle.name)
         self._seen = np.array(bodies)
         self._bins = int(task.lidar_conf.num_bins)
-        self._reach = float(task.lidar_conf.max_dist)
+        self.reach = float(task.lidar_conf.max_dist)
         self._offset = np.array(rows) * self._bins
         hazards = getattr(task, "hazards", None)
         self._hazards = np.array(self._bodies(hazards)) if hazards is not None else np.array([], dtype=int)
@@ -183,7 +183,7 @@ class Scene:
         world[:, 2] = 0.0
         ego = (world - data.xpos[self.robot]) @ data.xmat[self.robot].reshape(3, 3)
         x, y = ego[:, 0], ego[:, 1]
-        close = np.maximum(0.0, self._reach - np.hypot(x, y)) / self._reach
+        close = np.maximum(0.0, self.reach - np.hypot(x, y)) / self.reach
         angle = np.arctan2(y, x) % (2 * np.pi) / (2 * np.pi / self._bins)
         # The remainder of a tiny negative angle rounds up to the whole circle.
         where = np.minimum(angle.astype(np.int64), self._bins - 1)

@@ -73,9 +73,11 @@ class ActorCritic(Algorithm):
 
     def observe(self, rollout: Rollout, generator: torch.Generator) -> Reading:
         """What an update begins with: fit the critics and read objective and constraints off them."""
-        grid = Grid(rollout)
-        metrics: Metrics = dict(self.critics.fit(rollout, grid, generator))
+        grid, fit_first = Grid(rollout), self.settings.critic.fit_first
+        metrics: Metrics = dict(self.critics.fit(rollout, grid, generator)) if fit_first else {}
         objective, risks = self.assess_all(rollout, grid)
+        if not fit_first:
+            metrics |= self.critics.fit(rollout, grid, generator)
         return Reading(grid, objective, risks, metrics | self.risk_metrics(rollout, objective, risks))
 
     def assess(

@@ -173,3 +173,29 @@ def test_maximises_nothing_but_the_expectation(exposure, make):
 def test_wrong_settings_name_their_field(field, value):
     with pytest.raises(SettingsError, match=f"PpoSettings.{field}"):
         PpoSettings(**{field: value})
+
+
+@pytest.mark.parametrize("fit_first", [True, False])
+def test_a_critic_judges_a_rollout_before_or_after_it_has_learnt_it(fit_first):
+    """Each observation has one episode, so a critic that knows the rollout by heart finds no action better than any."""
+    count = 8
+    codec = ObservationCodec(spaces.Discrete(count))
+    state, ends = torch.arange(count), torch.ones(count, dtype=torch.bool)
+    rollout = Rollout(
+        observation=state.unsqueeze(-1).float(),
+        action=state % 2,
+        log_prob=torch.full((count,), -math.log(2)),
+        signals={"reward": (state % 2).float()},
+        next_observation=torch.zeros(count, 1),
+        terminated=ends,
+        ended=ends,
+        last=ends,
+        episode=state,
+        step=torch.zeros(count, dtype=torch.int64),
+    )
+    critic = CriticSettings(kind="mean", hidden=(64,), learning_rate=0.05, epochs=200, averaging=0, fit_first=fit_first)
+    torch.manual_seed(0)
+    learner = Ppo(PpoSettings(critic=critic), Problem(), codec, spaces.Discrete(2))
+    advantage = learner.observe(rollout, torch.Generator().manual_seed(0)).objective.advantage
+    gap = (advantage[state % 2 == 1].mean() - advantage[state % 2 == 0].mean()).item()
+    assert abs(gap) < 0.05 if fit_first else gap > 0.7
