@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.experiments.runner import Outcome
+    from portfolio_sdpo.experiments.grid import Outcome
 
 
 def outcomes_record(outcomes: Sequence[Outcome], summary: Any) -> dict[str, Any]:

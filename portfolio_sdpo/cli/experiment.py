@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from portfolio_sdpo.cli import _stocks
+from portfolio_sdpo.cli import _safety, _stocks
 from portfolio_sdpo.cli._outcomes import end_with, outcomes_record
 from portfolio_sdpo.errors import SettingsError
 
@@ -32,18 +32,20 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 def list_experiments(as_json: Json = False) -> None:
     """Name every experiment, its question and its size."""
     from portfolio_sdpo.experiments.presets import EXPERIMENTS
+    from portfolio_sdpo.experiments.safety import SAFETY_EXPERIMENTS
     from portfolio_sdpo.experiments.stocks import STOCKS
 
     if as_json:
-        declared = {**EXPERIMENTS, STOCKS.name: STOCKS}
+        declared = {**EXPERIMENTS, **SAFETY_EXPERIMENTS, STOCKS.name: STOCKS}
         typer.echo(json.dumps({name: each.model_dump(mode="json") for name, each in declared.items()}, indent=2))
         return
     from rich.console import Console
 
     from portfolio_sdpo.experiments.report import render_list
+    from portfolio_sdpo.experiments.safety_report import render_safety_list
     from portfolio_sdpo.experiments.stocks_report import render_declared
 
-    Console().print(render_list(EXPERIMENTS), render_declared(STOCKS), sep="")
+    Console().print(render_list(EXPERIMENTS), render_safety_list(SAFETY_EXPERIMENTS), render_declared(STOCKS), sep="")
 
 
 @app.command("run")
@@ -53,9 +55,13 @@ def run(
     cmdp_seeds: CmdpSeeds = None,
     algorithms: Algorithms = None,
     iterations: Annotated[
-        int | None, typer.Option("--iterations", help="Other than declared; of stocks: updates a day.")
+        int | None,
+        typer.Option("--iterations", help="Other than declared, and the same for all; of stocks: updates a day."),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = os.cpu_count() or 1,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=0, help="Processes that collect for each run; Safety Gym only.")
+    ] = None,
     restart: Annotated[bool, typer.Option("--restart", help="Replace runs made with other settings.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -63,8 +69,14 @@ def run(
 
     An interrupted experiment goes on where it was. A run that fails is reported and does not stop the others.
     """
+    if name.startswith(_safety.PREFIX):
+        chosen = _choice(name, seeds, cmdp_seeds, algorithms)
+        _safety.run(name, *chosen, iterations, jobs, workers or 0, restart, as_json)
+        return
+    if workers is not None:
+        raise SettingsError(f"--workers: {name} collects in the run's own process; leave it out and give --jobs.")
     if name == _stocks.NAME:
-        _stocks.run(*_stocks_choice(seeds, cmdp_seeds, algorithms), iterations, jobs, restart, as_json)
+        _stocks.run(*_choice(name, seeds, cmdp_seeds, algorithms), iterations, jobs, restart, as_json)
         return
     from rich.console import Console
 
@@ -97,8 +109,11 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Sum up the runs that are there: all of them, or those with the given seeds and algorithms."""
+    if name.startswith(_safety.PREFIX):
+        _safety.show(name, *_choice(name, seeds, cmdp_seeds, algorithms), as_json)
+        return
     if name == _stocks.NAME:
-        _stocks.show(*_stocks_choice(seeds, cmdp_seeds, algorithms), as_json)
+        _stocks.show(*_choice(name, seeds, cmdp_seeds, algorithms), as_json)
         return
     from portfolio_sdpo.experiments.cases import cases
     from portfolio_sdpo.experiments.summary import summarise
@@ -119,8 +134,11 @@ def show(
 @app.command("figures")
 def figures(name: Name, seeds: Seeds = None, cmdp_seeds: CmdpSeeds = None, algorithms: Algorithms = None) -> None:
     """Draw the runs that are there, as PNG and SVG in the experiment's folder."""
+    if name.startswith(_safety.PREFIX):
+        _safety.figures(name, *_choice(name, seeds, cmdp_seeds, algorithms))
+        return
     if name == _stocks.NAME:
-        _stocks.figures(*_stocks_choice(seeds, cmdp_seeds, algorithms))
+        _stocks.figures(*_choice(name, seeds, cmdp_seeds, algorithms))
         return
     from portfolio_sdpo.experiments.cases import cases
     from portfolio_sdpo.experiments.figures import make_figures
@@ -141,7 +159,7 @@ def _chosen(
     from portfolio_sdpo.experiments.presets import EXPERIMENTS, find_experiment
 
     if name not in EXPERIMENTS:
-        known = ", ".join([*EXPERIMENTS, _stocks.NAME])
+        known = ", ".join([*EXPERIMENTS, "safety-b-<task>", "safety-c", _stocks.NAME])
         raise SettingsError(f"there is no experiment {name!r}; choose one of {known}.")
     return find_experiment(name).with_changes(
         iterations=iterations,
@@ -151,12 +169,13 @@ def _chosen(
     )
 
 
-def _stocks_choice(
-    seeds: str | None, cmdp_seeds: str | None, algorithms: str | None
+def _choice(
+    name: str, seeds: str | None, cmdp_seeds: str | None, algorithms: str | None
 ) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
-    """Seeds and labels of the stocks experiment."""
+    """Seeds and labels of an experiment that is not on CMDPs."""
     if cmdp_seeds is not None:
-        raise SettingsError(f"--cmdp-seeds: {_stocks.NAME} is on stocks and has no CMDP; leave it out.")
+        where = "stocks" if name == _stocks.NAME else "Safety Gym"
+        raise SettingsError(f"--cmdp-seeds: {name} is on {where} and has no CMDP; leave it out.")
     return _numbers("--seeds", seeds), _words(algorithms)
 
 

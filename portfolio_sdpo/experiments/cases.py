@@ -12,33 +12,27 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from portfolio_sdpo import paths
 from portfolio_sdpo.envs import Cmdp
-from portfolio_sdpo.errors import PortfolioSdpoError, RunError
-from portfolio_sdpo.experiments.presets import USUAL_FRESH_EPISODES, Experiment
-from portfolio_sdpo.files import write_atomically
-from portfolio_sdpo.rl import TrainSettings, checkpoint, metrics
-from portfolio_sdpo.rl.trainer import start_digest
+from portfolio_sdpo.errors import RunError
+from portfolio_sdpo.experiments.folders import experiment_folder, write_content
+from portfolio_sdpo.experiments.grid import Run
+from portfolio_sdpo.experiments.presets import USUAL_FRESH_EPISODES, CmdpSettings, Experiment
+from portfolio_sdpo.rl import TrainSettings, checkpoint
 
 START = "start"
 """Label of the runs that find the feasible start."""
 
 
-def experiment_folder(name: str) -> Path:
-    """Where an experiment's runs, summary and figures are."""
-    return paths.home() / "experiments" / name
-
-
 @dataclass(frozen=True)
-class Case:
+class Case(Run):
     """One algorithm on one CMDP with one seed; picklable, so that a worker process can run it."""
 
     experiment: Experiment
@@ -53,8 +47,13 @@ class Case:
         return f"{self.label}-{self.cmdp_seed}-{self.seed}"
 
     @property
-    def folder(self) -> Path:
-        return self.root / self.name
+    def total(self) -> int:
+        safe_start = self.experiment.safe_start
+        return safe_start.iterations if safe_start and self.label == START else self.experiment.iterations
+
+    @property
+    def before(self) -> Case | None:
+        return self.start
 
     @property
     def start(self) -> Case | None:
@@ -115,42 +114,30 @@ class Case:
         fresh = self.experiment.fresh_episodes
         return text if fresh == USUAL_FRESH_EPISODES else f"{text}, probed on {fresh}"
 
-    def done(self, cmdp: Cmdp) -> bool:
-        """Whether exactly this run is in the folder and complete; a `RunError` if another one is."""
-        config = self.folder / "config.json"
-        if not config.exists():
+    def done(self) -> bool:
+        if not (self.folder / "config.json").exists() or (self.start is not None and not self.start.done()):
             return False
-        start = self.start
-        if start is not None and not start.done(cmdp):
-            return False
-        settings = self.settings(cmdp)
-        if metrics.read_config(config)["fingerprint"] != settings.fingerprint(start_digest(settings, self.folder)):
-            raise RunError(
-                f"{self.folder} holds a run with other settings: add --restart to replace it, "
-                "or set PORTFOLIO_SDPO_HOME to keep both."
-            )
+        begun = self.begun(self.settings(_drawn(self.experiment.cmdp, self.cmdp_seed)))
         # A start is there for its checkpoint; if that is lost, the run is made again.
         lost = self.label == START and not checkpoint.checkpoints(self.folder)
-        return (self.folder / "final.json").exists() and not lost
+        return begun and (self.folder / "final.json").exists() and not lost
 
     def record(self, figures: dict[str, float], returns: NDArray[np.float64] | None = None) -> None:
         """Write down what the final policy is worth, which marks the run as done."""
         if returns is not None:
             content = io.BytesIO()
             np.save(content, returns)
-            _write(self.folder / "evaluation.npy", content.getvalue())
-        write_json(self.folder / "final.json", {**self._identity(), "figures": figures})
-        (self.folder / "failure.json").unlink(missing_ok=True)
+            write_content(self.folder / "evaluation.npy", content.getvalue())
+        self.mark_done(figures=figures)
 
-    def record_failure(self, error: PortfolioSdpoError) -> None:
-        """Write down why the run failed; where even that is impossible the report has it."""
-        with suppress(OSError, RunError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            record = {**self._identity(), "error": type(error).__name__, "message": str(error)}
-            write_json(self.folder / "failure.json", record)
-
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         return {"label": self.label, "cmdp_seed": self.cmdp_seed, "seed": self.seed}
+
+
+@lru_cache(maxsize=8)
+def _drawn(tables: CmdpSettings, seed: int) -> Cmdp:
+    """Tables that are only looked at; several algorithms share them."""
+    return tables.draw(seed)
 
 
 def cases(experiment: Experiment, root: Path | None = None) -> list[Case]:
@@ -169,26 +156,3 @@ def digest(cmdp: Cmdp) -> str:
     for table in (cmdp.successors, cmdp.probabilities, cmdp.reward, cmdp.noise, cmdp.initial, *cmdp.costs.values()):
         content.update(np.ascontiguousarray(table).tobytes())
     return content.hexdigest()[:16]
-
-
-def write_json(path: Path, record: Any) -> None:
-    """Atomically, indented; a `RunError` if there is no room for it."""
-    _write(path, (json.dumps(record, indent=2) + "\n").encode())
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
-    except OSError as error:
-        raise RunError(
-            f"cannot write {path} ({error.strerror}): make room and run again, it goes on from here."
-        ) from None
-
-
-def read_json(path: Path) -> Any:
-    """What `write_json` wrote."""
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}): delete its folder and run the experiment again.") from None

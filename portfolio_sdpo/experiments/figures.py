@@ -16,7 +16,8 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cases import START, Case, experiment_folder, read_json
+from portfolio_sdpo.experiments.cases import START, Case
+from portfolio_sdpo.experiments.folders import experiment_folder, read_json
 from portfolio_sdpo.experiments.presets import Experiment
 from portfolio_sdpo.experiments.references import References, read_references
 from portfolio_sdpo.experiments.summary import run_folders
@@ -27,9 +28,25 @@ from portfolio_sdpo.rl.metrics import read_rows
 Array = NDArray[np.float64]
 
 # Okabe and Ito's colours, told apart with any kind of colour vision.
-COLOURS = {"ppo": "#D55E00", "sdpo": "#0072B2", "pd-cvar": "#009E73", "pd-var": "#009E73", "ipo": "#CC79A7"}
+COLOURS = {
+    "ppo": "#D55E00",
+    "sdpo": "#0072B2",
+    "pd-cvar": "#009E73",
+    "pd-var": "#009E73",
+    "ipo": "#CC79A7",
+    "cpo": "#009E73",
+    "pcpo": "#E69F00",
+}
 _SPARE = ("#E69F00", "#56B4E9", "#CC79A7", "#000000")
-NAMES = {"ppo": "PPO", "sdpo": "SDPO", "pd-cvar": "PD-CVaR", "pd-var": "PD-VAR", "ipo": "IPO"}
+NAMES = {
+    "ppo": "PPO",
+    "sdpo": "SDPO",
+    "pd-cvar": "PD-CVaR",
+    "pd-var": "PD-VAR",
+    "ipo": "IPO",
+    "cpo": "CPO",
+    "pcpo": "PCPO",
+}
 INK = "#333333"
 WINDOW = 20
 """Iterations over which a learner's own estimate is averaged for the eye."""
@@ -101,7 +118,7 @@ def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Seque
     figure = Figure(figsize=(3.6 + 3.6 * len(constraints), 3.3), layout="constrained")
     axes: list[Axes] = list(np.atleast_1d(figure.subplots(1, 1 + len(constraints))))
     for curve in curves:
-        _band(axes[0], curve.column("exact_return", "true_return"), _colour(curve.label))
+        _band(axes[0], curve.column("exact_return", "true_return"), colour_of(curve.label))
     _level(axes[0], [one.optimum.mean for one in known if one.optimum], "optimum")
     if experiment.safe_start is None:
         _level(axes[0], [one.uniform.mean for one in known], "uniform")
@@ -111,16 +128,16 @@ def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Seque
         for curve in curves:
             estimate = curve.column(f"risk_{index}")
             if estimate is not None:
-                axis.plot(_running_mean(estimate.mean(0)), color=_colour(curve.label), linewidth=0.6, alpha=0.55)
+                axis.plot(_running_mean(estimate.mean(0)), color=colour_of(curve.label), linewidth=0.6, alpha=0.55)
         truth = [
             curve.column(*(f"{kind}_risk_{index}" for kind in ("exact", "integrated", "true"))) for curve in curves
         ]
         for curve, risk in zip(curves, truth, strict=True):
-            _band(axis, risk, _colour(curve.label))
+            _band(axis, risk, colour_of(curve.label))
         _bound(axis, constraint, [risk for risk in truth if risk is not None])
         letter = "bcdefgh"[index]
         axis.set(title=f"({letter}) {_risk_name(constraint)}", xlabel="iteration")
-    handles: list[Any] = [Line2D([], [], color=_colour(curve.label), label=_name(curve)) for curve in curves]
+    handles: list[Any] = [Line2D([], [], color=colour_of(curve.label), label=_name(curve)) for curve in curves]
     handles.append(Line2D([], [], color=INK, linewidth=0.6, alpha=0.6, label="learner's estimate (mean of 20)"))
     runs = max(len(curve.logs) for curve in curves)
     if runs > 1:
@@ -144,7 +161,7 @@ def draw_boxes(experiment: Experiment, curves: Sequence[Curves]) -> Figure:
         medianprops={"color": "white", "linewidth": 1.5},
     )
     for position, (curve, box) in enumerate(zip(shown, boxes["boxes"], strict=True)):
-        colour = _colour(curve.label)
+        colour = colour_of(curve.label)
         box.set(facecolor=colour, edgecolor=colour)
         boxes["fliers"][position].set(markerfacecolor=colour)
         for part in ("whiskers", "caps"):
@@ -236,7 +253,8 @@ def _name(curve: Curves) -> str:
     return NAMES.get(curve.label, curve.label)
 
 
-def _colour(label: str) -> str:
+def colour_of(label: str) -> str:
+    """An algorithm's, the same in every figure."""
     return COLOURS.get(label) or _SPARE[sum(label.encode()) % len(_SPARE)]
 
 

@@ -18,7 +18,8 @@ from portfolio_sdpo.envs.exact import (
     uniform_policy,
 )
 from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
-from portfolio_sdpo.experiments.cases import digest, read_json, write_json
+from portfolio_sdpo.experiments.cases import digest
+from portfolio_sdpo.experiments.folders import read_json, write_json
 from portfolio_sdpo.experiments.presets import Experiment
 from portfolio_sdpo.experiments.probe import Array, exact_figures, sampled_figures, sharp_kind
 from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, Variance

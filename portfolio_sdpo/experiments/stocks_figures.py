@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from portfolio_sdpo.experiments.cases import experiment_folder
 from portfolio_sdpo.experiments.figures import COLOURS, INK, STYLE, beside, save
+from portfolio_sdpo.experiments.folders import experiment_folder
 from portfolio_sdpo.experiments.stocks import BENCHMARKS, StocksExperiment
 from portfolio_sdpo.experiments.stocks_runs import Tables, chosen, read_tables
 

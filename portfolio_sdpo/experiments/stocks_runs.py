@@ -19,8 +19,8 @@ import pandas as pd
 from portfolio_sdpo.backtest.record import list_records, read_config, read_table
 from portfolio_sdpo.backtest.run import Progress, run_backtest
 from portfolio_sdpo.errors import PortfolioSdpoError, RunError
-from portfolio_sdpo.experiments.cases import experiment_folder
-from portfolio_sdpo.experiments.runner import Outcome
+from portfolio_sdpo.experiments.folders import experiment_folder
+from portfolio_sdpo.experiments.grid import Outcome
 from portfolio_sdpo.experiments.stocks import BENCHMARKS, StocksExperiment
 
 

@@ -21,7 +21,7 @@ from portfolio_sdpo.backtest.measures import conditional_value_at_risk, max_draw
 from portfolio_sdpo.backtest.shield import CvarLimit
 from portfolio_sdpo.backtest.tables import by_track
 from portfolio_sdpo.envs.portfolio.market import SESSIONS_PER_YEAR
-from portfolio_sdpo.experiments.cases import experiment_folder, write_json
+from portfolio_sdpo.experiments.folders import experiment_folder, write_json
 from portfolio_sdpo.experiments.stocks import BENCHMARKS, StocksExperiment
 from portfolio_sdpo.experiments.stocks_runs import Made, Tables, chosen, read_tables
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cases import START, Case, experiment_folder, read_json, write_json
+from portfolio_sdpo.experiments.cases import START, Case
+from portfolio_sdpo.experiments.folders import experiment_folder, read_json, write_json
 from portfolio_sdpo.experiments.presets import Experiment
 from portfolio_sdpo.experiments.probe import sharp_kind
 from portfolio_sdpo.experiments.references import References, read_references

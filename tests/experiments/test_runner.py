@@ -10,10 +10,13 @@ import pytest
 
 from portfolio_sdpo.envs import random_cmdp
 from portfolio_sdpo.errors import RunError
+from portfolio_sdpo.experiments import grid as grids
 from portfolio_sdpo.experiments import runner
-from portfolio_sdpo.experiments.cases import Case, cases, digest, read_json
+from portfolio_sdpo.experiments.cases import Case, cases, digest
+from portfolio_sdpo.experiments.folders import read_json
+from portfolio_sdpo.experiments.grid import Outcome
 from portfolio_sdpo.experiments.presets import Experiment, SafeStart
-from portfolio_sdpo.experiments.runner import Outcome, run_experiment
+from portfolio_sdpo.experiments.runner import run_experiment
 from portfolio_sdpo.experiments.summary import summarise
 from portfolio_sdpo.rl import ActorSettings, IpoSettings, PpoSettings
 from portfolio_sdpo.rl.metrics import read_config, read_rows
@@ -199,9 +202,9 @@ def test_phase_one_that_finds_nothing_says_how_near_it_came(tiny: Experiment, tm
 
 def test_a_killed_worker_is_one_sentence(tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def killed(**settings):
-        raise runner.TerminatedWorkerError("terminated")
+        raise grids.TerminatedWorkerError("terminated")
 
-    monkeypatch.setattr(runner.joblib, "Parallel", killed)
+    monkeypatch.setattr(grids.joblib, "Parallel", killed)
     with pytest.raises(RunError, match=r"a worker process was killed.*fewer --jobs"):
         run_experiment(tiny, root=tmp_path)
 

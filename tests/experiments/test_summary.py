@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cases import cases, write_json
+from portfolio_sdpo.experiments.cases import cases
+from portfolio_sdpo.experiments.folders import write_json
 from portfolio_sdpo.experiments.presets import Experiment
 from portfolio_sdpo.experiments.references import Reference, References, compute
 from portfolio_sdpo.experiments.summary import RunRisk, Spread, summarise, summarise_risk
