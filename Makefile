@@ -14,7 +14,7 @@ INSTALLED := .venv/.installed
 export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo serve test lint format bench clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,9 @@ setup: $(INSTALLED) ## create .venv and install the package with its pinned depe
 
 demo: $(INSTALLED) ## walk SDPO and PPO through a quarter of 2019 and show what came of it
 	$(BIN)/portfolio-sdpo demo
+
+serve: $(INSTALLED) ## serve the champion's weights on http://127.0.0.1:8000/api/v1
+	$(BIN)/portfolio-sdpo serve
 
 # One thread per worker, so that workers share the cores instead of fighting for them.
 test: lint ## lint, types, import order and all tests
@@ -47,7 +50,7 @@ clean: ## remove .venv, caches and build products
 
 # Safety-Gymnasium pins versions of years ago, so it comes without its dependencies: the extra [safety] has them.
 # A half-made environment (an interrupted first run) has no working pip yet and is made again.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; set PYTHON=/path/to/python.")'
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'

@@ -119,6 +119,8 @@ class Agent:
         """Columns of the market that it was trained on."""
         self.as_of: np.datetime64 | None = None
         """The close that it was trained up to."""
+        self.waiting: str | None = None
+        """Why the last decision was to wait in cash; None if it was not."""
 
     def decide(self, history: Market, held: Array) -> Array:
         """Train on what is known, then the weights [A] for what comes; asked again at the same close, only the weights.
@@ -133,8 +135,10 @@ class Agent:
         except HistoryError as error:
             if self.learner is None:
                 raise
-            warnings.warn(f"waits in cash ({str(error).partition(':')[0]}).", stacklevel=2)
+            self.waiting = str(error).partition(":")[0]
+            warnings.warn(f"waits in cash ({self.waiting}).", stacklevel=2)
             return all_cash(len(held))
+        self.waiting = None
         with single_thread():
             self._train(history, scenarios)
             return self._weights(history, held, scenarios.listed[-1])

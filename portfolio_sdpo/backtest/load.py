@@ -48,7 +48,15 @@ def load_market(
 
 def load_latest(snapshot: str | None, cash: Cash) -> tuple[Market, dict[str, Any]]:
     """The whole market, for whoever only looks at its last close, and what is written down about the data."""
-    market, rate, facts = _open(snapshot, cash)
+    return _latest(*_open(snapshot, cash))
+
+
+def market_of(frame: pd.DataFrame, cash: Cash) -> tuple[Market, dict[str, Any]]:
+    """As `load_latest`, of a frame of prices that somebody else brought."""
+    return _latest(*_made(frame, cash, {"snapshot": None, "source": "given"}))
+
+
+def _latest(market: Market, rate: float | pd.Series, facts: dict[str, Any]) -> tuple[Market, dict[str, Any]]:
     if not isinstance(rate, float):
         last = market.dates[-1].astype(date)
         _check_covered(rate, last, last)
@@ -56,9 +64,13 @@ def load_latest(snapshot: str | None, cash: Cash) -> tuple[Market, dict[str, Any
 
 
 def _open(snapshot: str | None, cash: Cash) -> tuple[Market, float | pd.Series, dict[str, Any]]:
+    frame, facts = _prices(snapshot)
+    return _made(frame, cash, facts)
+
+
+def _made(frame: pd.DataFrame, cash: Cash, facts: dict[str, Any]) -> tuple[Market, float | pd.Series, dict[str, Any]]:
     from portfolio_sdpo.market.snapshots import content_hash
 
-    frame, facts = _prices(snapshot)
     rate = _cash_rate(cash)
     market = Market.from_prices(frame, rate)
     facts |= {

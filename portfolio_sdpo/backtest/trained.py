@@ -65,35 +65,42 @@ def train_agent(
     market, data = load_latest(snapshot, cash)
     agent = Agent(settings, seed, label)
     agent.watch = progress
-    weights = agent.decide(market, all_cash(len(market.assets)))
+    agent.decide(market, all_cash(len(market.assets)))
     agent.watch = None
-    assert agent.learner is not None
-    resolved = settings.model_dump(mode="json")
-    run = fingerprint([__version__, settings.model_dump_json(), str(seed), data["sha256"]])
+    config = describe(agent, market, cash, data)
+    folder = folder or SHELF.new_folder(config["id"])
+    SHELF.write(folder, to_parts(agent, config))
+    return Trained(folder, agent, config)
+
+
+def describe(agent: Agent, market: Market, cash: Cash, data: dict[str, Any]) -> dict[str, Any]:
+    """`config.json` of an agent that has been trained up to the last close of the market."""
+    weights = agent.decide(market, all_cash(len(market.assets)))
     config = {
         "package_version": __version__,
-        "label": label,
-        "seed": seed,
-        "settings": resolved,
+        "label": agent.name,
+        "seed": agent.seed,
+        "settings": agent.settings.model_dump(mode="json"),
         "cash": cash,
         "assets": list(market.assets),
         "as_of": str(agent.as_of),
         "updates": len(agent.trace),
-        "run": run,
-        "today": _today(agent, market, weights),
+        "run": fingerprint([__version__, agent.settings.model_dump_json(), str(agent.seed), data["sha256"]]),
+        "today": today(agent, market, weights),
         "data": data,
     }
     created = datetime.now(UTC).replace(microsecond=0)
-    name = make_id(created, config)
-    config = {"id": name, "created_at": created.isoformat(), **config}
-    folder = folder or SHELF.new_folder(name)
-    contents = {
+    return {"id": make_id(created, config), "created_at": created.isoformat(), **config}
+
+
+def to_parts(agent: Agent, config: dict[str, Any]) -> dict[str, bytes]:
+    """The content of an agent's files by name."""
+    assert agent.learner is not None
+    return {
         CONFIG: to_json(config),
-        POLICY: checkpoint_bytes(agent.learner, len(agent.trace), run),
+        POLICY: checkpoint_bytes(agent.learner, config["updates"], config["run"]),
         TRACE: _to_parquet(agent.trace),
     }
-    SHELF.write(folder, contents)
-    return Trained(folder, agent, config)
 
 
 def load_agent(folder: Path) -> Agent:
@@ -128,7 +135,7 @@ def agent_from_parts(parts: Mapping[str, bytes], folder: Path) -> Agent:
     return agent
 
 
-def _today(agent: Agent, market: Market, weights: Array) -> dict[str, Any]:
+def today(agent: Agent, market: Market, weights: Array) -> dict[str, Any]:
     """Weights before and after the shield, and their CVaR against the limit: as trained for, and on the past."""
     limit = agent.settings.limit
     checked = shield(weights, market, limit)

@@ -1,0 +1,99 @@
+"""`portfolio-sdpo serve`: today's weights of the champion over HTTP."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated
+
+import typer
+
+from portfolio_sdpo.errors import MissingExtraError
+
+PREFIX = "PORTFOLIO_SDPO_SERVE_"
+
+
+def serve(
+    host: Annotated[
+        str, typer.Option("--host", envvar=PREFIX + "HOST", help="Other than loopback only with an API key.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", envvar=PREFIX + "PORT", min=0, max=65535, help="0: any that is free.")
+    ] = 8000,
+    place: Annotated[
+        str | None,
+        typer.Option(
+            "--registry",
+            metavar="URL",
+            envvar="PORTFOLIO_SDPO_REGISTRY",
+            help="A file, or postgresql://...; registry.db in the data directory by default.",
+        ),
+    ] = None,
+    max_age_sessions: Annotated[
+        int,
+        typer.Option(
+            "--max-age-sessions",
+            envvar=PREFIX + "MAX_AGE_SESSIONS",
+            min=0,
+            help="Sessions that may have ended since the last price.",
+        ),
+    ] = 2,
+    fail_to_cash: Annotated[
+        bool,
+        typer.Option(
+            "--fail-to-cash",
+            envvar=PREFIX + "FAIL_TO_CASH",
+            help="All cash with a warning instead of an error where no weights are known to be right.",
+        ),
+    ] = False,
+    audit: Annotated[
+        str,
+        typer.Option(
+            "--audit",
+            metavar="batched|strict",
+            envvar=PREFIX + "AUDIT",
+            help="Note answers right after they are given, or before.",
+        ),
+    ] = "batched",
+    rate: Annotated[
+        float,
+        typer.Option(
+            "--rate", envvar=PREFIX + "RATE", min=0, help="Requests a second from each key or client; 0: any number."
+        ),
+    ] = 100.0,
+    burst: Annotated[
+        int, typer.Option("--burst", envvar=PREFIX + "BURST", min=1, help="Requests that may come at once.")
+    ] = 200,
+    max_body: Annotated[
+        int, typer.Option("--max-body", envvar=PREFIX + "MAX_BODY", min=1000, help="Bytes of a request's body.")
+    ] = 8_000_000,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", envvar=PREFIX + "ACCESS_LOG", help="A line for every request.")
+    ] = False,
+) -> None:
+    """Serve the champion's weights over HTTP, with models, backtests, audit and retraining beside them."""
+    try:
+        server = importlib.import_module("portfolio_sdpo_app.api.server")
+        settings = importlib.import_module("portfolio_sdpo_app.api.settings")
+    except ModuleNotFoundError as error:
+        if error.name not in ("fastapi", "uvicorn", "starlette", "anyio"):
+            raise
+        raise MissingExtraError(
+            f"The service needs the package {error.name}: pip install 'portfolio_sdpo[serve]'."
+        ) from None
+    chosen = settings.ServeSettings(
+        host=host,
+        port=port,
+        registry=place,
+        max_age_sessions=max_age_sessions,
+        fail_to_cash=fail_to_cash,
+        audit=audit,
+        rate=rate,
+        burst=burst,
+        max_body=max_body,
+    )
+    server.serve(chosen, lambda address: typer.echo(f"Serving {address}"), access_log=access_log)
+
+
+def register(root: typer.Typer) -> None:
+    """Hang the command onto the application."""
+    root.command("serve")(serve)

@@ -1,0 +1,109 @@
+"""Small champions, and the service on loopback in a thread of this process."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pandas as pd
+import uvicorn
+from portfolio_sdpo_app.api.application import create_app
+from portfolio_sdpo_app.api.server import listen
+from portfolio_sdpo_app.api.settings import ServeSettings
+
+from portfolio_sdpo.backtest.agent import AgentSettings
+from portfolio_sdpo.backtest.shield import CvarLimit
+from portfolio_sdpo.market.cleaning import clean
+from portfolio_sdpo.market.manifest import Request
+from portfolio_sdpo.market.prices import Prices
+from portfolio_sdpo.market.samples import load_sample
+from portfolio_sdpo.market.snapshots import Store
+from portfolio_sdpo.registry import Registry
+
+# So tight a limit, and so light a barrier, that the shield has something to do.
+QUICK = AgentSettings(
+    limit=CvarLimit(bound=-0.00003),
+    eta=(1e9, 1e9),
+    history=60,
+    paths=8,
+    first=8,
+    further=2,
+    fee=0.0005,
+    learner={"kind": "analytic", "hidden": (4, 4), "learning_rate": 0.1},
+)
+ANY_AGE = 1_000_000
+
+
+def save_snapshot(name: str, until: str, **changes: Any) -> pd.DataFrame:
+    """The bundled prices up to a day, as a snapshot."""
+    prices = load_sample("sample")
+    cut = Prices(prices.frame.loc[:until], prices.column, prices.adjustment)
+    cleaned = clean(cut)
+    return Store().save(name, cleaned, cut, Request(source="file", **changes)).snapshot.frame
+
+
+@dataclass
+class Running:
+    """A service, and who talks to it."""
+
+    http: httpx.Client
+    service: Any
+
+    def settle(self, kind: str | None = None, seconds: float = 20.0) -> httpx.Response:
+        """Ask for weights until they are there, or refused in this way."""
+        deadline = time.monotonic() + seconds
+        while True:
+            answer = self.http.get("/weights")
+            found = "" if answer.status_code == 200 else answer.json()["type"].rpartition(":")[2]
+            if found == (kind or "") or time.monotonic() > deadline:
+                assert found == (kind or ""), answer.text
+                return answer
+            time.sleep(0.02)
+
+    def audited(self, number: int, seconds: float = 10.0) -> list[Any]:
+        """The audit, once it has so many rows."""
+        deadline = time.monotonic() + seconds
+        while len(rows := self.service.registry.audit(limit=10_000)) < number and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(rows) >= number
+        return rows
+
+
+@contextlib.contextmanager
+def serving(registry: Registry, **settings: Any) -> Iterator[Running]:
+    """The service in a thread, on a free port of loopback."""
+    chosen = ServeSettings(
+        **{"port": 0, "max_age_sessions": ANY_AGE, "rate": 0.0, "check_every": 0.02, "lease": 5.0} | settings
+    )
+    app: Any = create_app(chosen, registry)
+    listener = listen(chosen)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, proxy_headers=False, lifespan="on", ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    base = f"http://127.0.0.1:{listener.getsockname()[1]}/api/v1"
+    try:
+        with httpx.Client(base_url=base, timeout=30.0) as http:
+            yield Running(http, app.app.state.service)
+    finally:
+        server.should_exit = True
+        thread.join(20.0)
+        assert not thread.is_alive()
+
+
+def problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    """The answer is a problem of this kind, in the shape of all problems."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    content: dict[str, Any] = answer.json()
+    assert content["status"] == status and content["title"] and content["detail"].endswith(".")
+    assert content["request_id"] == answer.headers["x-request-id"]
+    assert content["type"] == ("about:blank" if kind == "about:blank" else f"urn:problem-type:portfolio-sdpo:{kind}")
+    return content

@@ -1,0 +1,222 @@
+"""Keys, scopes, limits and headers: what every request passes."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from portfolio_sdpo_app.api.buckets import CALLERS, Buckets
+from portfolio_sdpo_app.api.metrics import Metrics
+from portfolio_sdpo_app.api.server import check_keys
+from portfolio_sdpo_app.api.settings import ServeSettings
+
+from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.registry import Registry
+
+from .helpers import problem
+
+PATHS = ("/weights", "/models", "/models/x", "/backtests", "/backtests/x", "/jobs", "/jobs/x", "/audit", "/metrics")
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_keys_and_scopes(serve: Callable[..., Any], champion: Callable[..., str], registry: Registry):
+    champion()
+    reader, read = registry.create_key("reader", "read")
+    _, train = registry.create_key("trainer", "train")
+    running = serve()
+    http = running.http
+    while http.get("/ready").status_code != 200:
+        pass
+    for path in (*PATHS, "/nowhere"):
+        told = http.get(path)
+        problem(told, 401, "key-needed")
+        assert told.headers["www-authenticate"] == "Bearer"
+    for path in ("/health", "/ready", "/openapi.json"):
+        assert http.get(path).status_code == 200
+    for wrong in (read[:-1], read + "0", read.replace(read[-64:], "0" * 64), "x", "psdpo_", "psdpo_é_1".encode()):
+        problem(http.get("/weights", headers={"X-API-Key": wrong}), 401, "key-needed")
+    problem(http.get("/weights", headers={"Authorization": f"Basic {read}"}), 401, "key-needed")
+    for headers in (bearer(read), {"authorization": f"bearer  {read}"}, {"X-API-Key": read}, bearer(train)):
+        assert http.get("/weights", headers=headers).status_code == 200
+    problem(http.post("/retrain", json={}, headers=bearer(read)), 403, "scope-needed")
+    assert http.post("/retrain", json={"preset": "none"}, headers=bearer(train)).status_code == 422
+    registry.revoke_key(reader.id)
+    while http.get("/weights", headers=bearer(read)).status_code == 200:
+        pass
+    problem(http.get("/weights", headers=bearer(read)), 401, "key-needed")
+    assert http.get("/weights", headers=bearer(train)).status_code == 200
+
+
+def test_the_first_key_closes_the_door_for_good(
+    serve: Callable[..., Any], champion: Callable[..., str], registry: Registry
+):
+    champion()
+    running = serve()
+    running.settle()
+    key, _ = registry.create_key("first", "read")
+    while (told := running.http.get("/weights")).status_code == 200:
+        pass
+    problem(told, 401, "key-needed")
+    registry.revoke_key(key.id)
+    for _ in range(10):
+        problem(running.http.get("/models"), 401, "key-needed")
+
+
+def test_only_loopback_without_a_key(registry: Registry):
+    with pytest.raises(SettingsError, match="API key"):
+        check_keys(ServeSettings(host="0.0.0.0"), registry)
+    check_keys(ServeSettings(host="127.0.0.1"), registry)
+    check_keys(ServeSettings(host="localhost"), registry)
+    key, _ = registry.create_key("any", "read")
+    check_keys(ServeSettings(host="0.0.0.0"), registry)
+    registry.revoke_key(key.id)
+    with pytest.raises(SettingsError, match="API key"):
+        check_keys(ServeSettings(host="::"), registry)
+
+
+def test_a_page_of_somebody_else_cannot_ask_in_our_name(serve: Callable[..., Any], champion: Callable[..., str]):
+    champion()
+    running = serve()
+    running.settle()
+    for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "10.0.0.1", "[2001:db8::1]:80", ""):
+        problem(running.http.get("/weights", headers={"Host": host}), 403, "host-refused")
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1:8000", "127.9.9.9", "[::1]:8000"):
+        assert running.http.get("/weights", headers={"Host": host}).status_code == 200
+
+
+def test_bodies_are_bounded_said_or_not(serve: Callable[..., Any], champion: Callable[..., str]):
+    champion()
+    running = serve(max_body=1000)
+    running.settle()
+    as_json = {"Content-Type": "application/json"}
+    for path in ("/weights", "/retrain"):
+        problem(running.http.post(path, content=b" " * 1001, headers=as_json), 413, "body-too-large")
+        chunks = (b" " * 400 for _ in range(3))
+        problem(running.http.post(path, content=chunks, headers=as_json), 413, "body-too-large")
+        fits = (b" " * 400 for _ in range(2))
+        assert running.http.post(path, content=fits, headers=as_json).status_code == 422
+    # A length that is a lie of its own.
+    with socket.create_connection((running.http.base_url.host, running.http.base_url.port or 0)) as line:
+        line.sendall(
+            b"POST /api/v1/weights HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 99999999999\r\n\r\n"
+        )
+        assert line.recv(100).startswith(b"HTTP/1.1 413")
+    running.settle()
+
+
+def test_rates_are_bounded_for_each_caller(serve: Callable[..., Any], champion: Callable[..., str], registry: Registry):
+    champion()
+    _, one = registry.create_key("one", "read")
+    _, other = registry.create_key("other", "read")
+    running = serve(rate=0.001, burst=4)
+    # The first time each key also pays for the check of its caller.
+    codes = [running.http.get("/models", headers=bearer(one)).status_code for _ in range(5)]
+    assert codes == [200, 200, 200, 200, 429]
+    told = running.http.get("/models", headers=bearer(one))
+    problem(told, 429, "too-many-requests")
+    assert int(told.headers["retry-after"]) > 0
+    assert running.http.get("/models", headers=bearer(other)).status_code == 200
+    # Guessing keys is paid for by the address.
+    codes = [running.http.get("/models", headers=bearer(f"guess{number}")).status_code for number in range(4)]
+    assert codes == [401, 401, 429, 429]
+
+
+@given(
+    st.lists(st.floats(min_value=0.0, max_value=5.0), max_size=60),
+    st.floats(min_value=0.1, max_value=100.0),
+    st.integers(min_value=1, max_value=20),
+)
+def test_a_bucket_never_gives_more_than_its_rate(pauses: list[float], rate: float, burst: int):
+    buckets, now, given_out = Buckets(rate, burst), 0.0, 0
+    for pause in pauses:
+        now += pause
+        wait = buckets.take("caller", now)
+        given_out += not wait
+        assert given_out <= burst + now * rate + 1e-6
+        if wait:
+            later = Buckets(rate, burst)
+            later._buckets.update(buckets._buckets)
+            assert later.take("caller", now + wait + 1e-9) == 0.0
+
+
+def test_buckets_are_bounded():
+    buckets = Buckets(1.0, 1)
+    for caller in range(CALLERS + 10):
+        buckets.take(str(caller), 0.0)
+    assert len(buckets._buckets) == CALLERS
+
+
+def test_headers_and_ids(serve: Callable[..., Any], champion: Callable[..., str]):
+    champion()
+    running = serve()
+    running.settle()
+    ids = set()
+    for path in ("/weights", "/health", "/nowhere", "/models"):
+        answer = running.http.get(path)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert "cache-control" in answer.headers and "server" not in answer.headers.get("server", "")
+        ids.add(answer.headers["x-request-id"])
+    assert len(ids) == 4
+    assert running.http.get("/health", headers={"X-Request-ID": "a.b-c_1"}).headers["x-request-id"] == "a.b-c_1"
+    for bad in ("a b", "x" * 65, "<script>"):
+        assert running.http.get("/health", headers={"X-Request-ID": bad}).headers["x-request-id"] != bad
+
+
+def test_whatever_goes_wrong_is_a_problem(serve: Callable[..., Any], champion: Callable[..., str]):
+    champion()
+    running = serve()
+    running.settle()
+    http = running.http
+    problem(http.get("/nowhere"), 404, "about:blank")
+    problem(http.get("/models/none"), 404, "not-found")
+    problem(http.get("/jobs/none"), 404, "not-found")
+    problem(http.get("/backtests/none"), 404, "not-found")
+    told = http.delete("/weights")
+    problem(told, 405, "about:blank")
+    assert told.headers["allow"] == "GET, POST"
+    content = problem(http.get("/audit", params={"limit": 0}), 422, "invalid")
+    assert content["errors"][0]["field"] == "query.limit"
+    problem(http.get("/audit", params={"request_id": "\0"}), 422, "invalid")
+    problem(http.post("/retrain", json={"path": "/etc/passwd"}), 422, "invalid")
+    problem(http.post("/retrain", json={"snapshot": "../../etc/passwd"}), 422, "invalid")
+    for path in ("/backtests/..%2f..%2fetc", "/backtests/%2e%2e", "/models/..%2f.."):
+        assert http.get(path).status_code == 404
+    running.service.live.current = lambda: 1 / 0
+    problem(http.get("/weights"), 500, "internal")
+
+
+def test_metrics_are_what_prometheus_reads():
+    metrics = Metrics()
+    for seconds in (0.0001, 0.003, 99.0):
+        metrics.count("GET", 'a"\\\n', 200, seconds)
+    lines = metrics.render({"up": ("gauge", "Up.", 1)}).splitlines()
+    assert 'portfolio_sdpo_requests_total{method="GET",route="a\\"\\\\\\n",status="200"} 3' in lines
+    steps = [line for line in lines if "_bucket" in line]
+    assert [int(line.rpartition(" ")[2]) for line in steps] == [1, 1, 1, *[2] * 11, 3]
+    assert 'le="+Inf"' in steps[-1] and lines[-1] == "up 1"
+    assert any(line.endswith(" 99.0031") and "_sum" in line for line in lines)
+
+
+def test_openapi_says_what_is_needed(serve: Callable[..., Any]):
+    document = serve().http.get("/openapi.json").json()
+    text = json.dumps(document)
+    assert "HTTPValidationError" not in text
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            assert ("security" in operation) == (path not in ("/api/v1/health", "/api/v1/ready"))
+            assert operation["description"]
+            assert {"401", "429"} <= operation["responses"].keys()
+    assert document["paths"]["/api/v1/retrain"]["post"]["security"][0] == {"bearer": ["train"]}
+    for name in ("Weights", "PricesBody", "Problem", "JobState"):
+        assert document["components"]["schemas"][name]["examples"]
