@@ -105,6 +105,10 @@ class ChampionChangedError(RegistryError):
     """Another champion stands than the one that the caller expected to replace."""
 
 
+class RetrainBusyError(RegistryError):
+    """Another retrain of the same registry is running; the message says whose."""
+
+
 class ModelCorruptError(RegistryError):
     """What is stored of a model is not what was added."""
 

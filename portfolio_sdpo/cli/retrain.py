@@ -1,0 +1,127 @@
+"""`portfolio-sdpo retrain`: the nightly job. New prices, a challenger, a judgement, a promotion or none."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from portfolio_sdpo.cli._agent_options import Alpha, Bound, CashKind, Config, FeeBps, Horizon, Json
+from portfolio_sdpo.cli.models import Place
+from portfolio_sdpo.errors import RetrainBusyError
+
+KEPT = 3
+BUSY = 4
+TERMINATED = 128 + signal.SIGTERM
+
+
+def retrain(
+    snapshot: Annotated[
+        str | None, typer.Option("--snapshot", metavar="NAME", help="Prices; those of the champion by default.")
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="First ask the source of the snapshot for new prices.")
+    ] = False,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset", metavar="default|paper-stocks", help="What settings are taken from; the champion by default."
+        ),
+    ] = None,
+    config: Config = None,
+    algo: Annotated[str | None, typer.Option("--algo", metavar="sdpo|ppo", help="The agent of the preset.")] = None,
+    alpha: Alpha = None,
+    bound: Bound = None,
+    horizon: Horizon = None,
+    fee_bps: FeeBps = None,
+    cash: CashKind = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, help="Of networks and scenarios; by default the champion's, or 0.")
+    ] = None,
+    holdout: Annotated[
+        int, typer.Option("--holdout", metavar="N", min=2, help="The last sessions, on which models are judged.")
+    ] = 126,
+    confidence: Annotated[float, typer.Option("--confidence", help="Of the interval of the difference.")] = 0.95,
+    place: Place = None,
+    as_json: Json = False,
+) -> None:
+    """Train a challenger on the newest prices, judge it on held-out days, and promote it if it is fit.
+
+    It goes on from the champion where settings and assets are the same, else it starts from scratch. It is promoted if
+    it held the CVaR limit on the held-out days and is not clearly worse there than the champion. The same again for the
+    same prices does nothing. Made for cron: whenever it is killed, the champion stays and the next run goes on.
+
+    Exit codes: 0 promoted, 3 kept, 4 another retrain is running, 1 failed, 143 ended by SIGTERM.
+    """
+    with _sigterm(), _progress(as_json) as progress:
+        from portfolio_sdpo.backtest.presets import read_config
+        from portfolio_sdpo.registry import Registry, to_record
+        from portfolio_sdpo.registry.retrain import RetrainSettings
+        from portfolio_sdpo.registry.retrain import retrain as run
+
+        changes: dict[str, Any] = {} if config is None else read_config(config)
+        given = {"alpha": alpha, "bound": bound, "horizon": horizon}
+        limit = {name: value for name, value in given.items() if value is not None}
+        if limit:
+            changes["limit"] = {**changes.get("limit", {}), **limit}
+        settings = RetrainSettings(
+            snapshot=snapshot,
+            update=update,
+            preset=preset,
+            algo=algo,
+            config=changes,
+            fee_bps=fee_bps,
+            cash=cash,
+            seed=seed,
+            holdout=holdout,
+            confidence=confidence,
+        )
+        with Registry.open(place) as registry:
+            try:
+                done = run(settings, registry=registry, progress=progress)
+            except RetrainBusyError as error:
+                typer.secho(f"Error: {error}", fg=typer.colors.RED, err=True)
+                raise typer.Exit(BUSY) from None
+    if as_json:
+        typer.echo(json.dumps(to_record(done), indent=2, allow_nan=False))
+    else:
+        typer.echo(done.reason)
+    if done.outcome == "kept":
+        raise typer.Exit(KEPT)
+
+
+@contextmanager
+def _sigterm() -> Iterator[None]:
+    """SIGTERM as an exception, so that the run is noted as interrupted and locks are let go."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[float, str], None]]:
+    """A bar on stderr, only on a terminal."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, quiet=quiet)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
+        bar = board.add_task("retrain", total=1.0)
+        yield lambda share, what: board.update(bar, completed=share, description=escape(what))
+
+
+def register(root: typer.Typer) -> None:
+    """Hang the command onto the application."""
+    root.command("retrain")(retrain)
