@@ -38,7 +38,7 @@ class Retraining:
     def start(self, settings: RetrainSettings) -> Job:
         """Begin, and say under which job."""
         with self._lock:
-            if self._process is not None and self._process.poll() is None:
+            if self._running():
                 detail = f"Job {self._job_id} is at it: wait for it to end."
                 raise ProblemError("retrain-running", detail, job_id=self._job_id)
             job = self.registry.create_job(KIND)
@@ -50,6 +50,18 @@ class Retraining:
             self._job_id = job.id
             threading.Thread(target=self._watch, args=(self._process, job.id), name=KIND, daemon=True).start()
         return job
+
+    def _running(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            return False
+        if self.registry.job(str(self._job_id)).status in ("queued", "running"):
+            return True
+        # Its job has ended, so all that is left for it to do is to leave.
+        try:
+            self._process.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
 
     def close(self) -> None:
         """End what runs; a retrain that is ended leaves the champion as it is."""
