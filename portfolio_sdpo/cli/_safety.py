@@ -22,6 +22,7 @@ def run(
     iterations: int | None,
     jobs: int,
     workers: int,
+    overlap: bool,
     restart: bool,
     as_json: bool,
 ) -> None:
@@ -34,6 +35,8 @@ def run(
     from portfolio_sdpo.rl.progress import Board
 
     declared = find_safety_experiment(name)
+    if overlap:
+        declared = declared.with_changes(overlap=True)
     experiment = declared.with_changes(iterations=iterations, seeds=seeds, algorithms=algorithms)
     board = Board(experiment.problem.constraints, experiment.title)
     with board.shown(Console(stderr=True, quiet=as_json)):

@@ -62,6 +62,10 @@ def run(
     workers: Annotated[
         int | None, typer.Option("--workers", min=0, help="Processes that collect for each run; Safety Gym only.")
     ] = None,
+    overlap: Annotated[
+        bool,
+        typer.Option("--overlap", help="Collect while an update is made, by the policy before it; Safety Gym only."),
+    ] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Replace runs made with other settings.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -71,10 +75,11 @@ def run(
     """
     if name.startswith(_safety.PREFIX):
         chosen = _choice(name, seeds, cmdp_seeds, algorithms)
-        _safety.run(name, *chosen, iterations, jobs, workers or 0, restart, as_json)
+        _safety.run(name, *chosen, iterations, jobs, workers or 0, overlap, restart, as_json)
         return
-    if workers is not None:
-        raise SettingsError(f"--workers: {name} collects in the run's own process; leave it out and give --jobs.")
+    if workers is not None or overlap:
+        option = "--overlap" if workers is None else "--workers"
+        raise SettingsError(f"{option}: {name} collects in the run's own process; leave it out and give --jobs.")
     if name == _stocks.NAME:
         _stocks.run(*_choice(name, seeds, cmdp_seeds, algorithms), iterations, jobs, restart, as_json)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,9 @@ def make_safety_figures(
         if min(ends) < max(ends):
             cut = [curve.until(min(ends)) for curve in curves]
             files += save(draw_safety(experiment, cut), root / "equal-steps")
+        else:  # one from before, when some were shorter, would be taken for this one's
+            for kind in ("png", "svg"):
+                (root / f"equal-steps.{kind}").unlink(missing_ok=True)
     return files
 
 
@@ -106,7 +110,8 @@ def draw_safety(experiment: SafetyExperiment, curves: Sequence[Curve]) -> Figure
         handles.append(
             Patch(color=INK, alpha=0.15, linewidth=0, label=f"mean of {LAST} iterations ± 1 sd over {count} seeds")
         )
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    rows = math.ceil(len(handles) / (2 * len(axes)))  # beside each other there is room for two under each panel
+    figure.legend(handles=handles, loc="outside lower center", ncols=math.ceil(len(handles) / rows))
     return figure
 
 

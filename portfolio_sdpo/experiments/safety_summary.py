@@ -16,6 +16,7 @@ from typing import Any
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.folders import experiment_folder, read_json, write_json
 from portfolio_sdpo.experiments.safety import SafetyExperiment
+from portfolio_sdpo.experiments.safety_runs import SafetyRun
 from portfolio_sdpo.experiments.summary import Spread
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms.base import Metrics
@@ -23,6 +24,8 @@ from portfolio_sdpo.rl.metrics import read_config, read_rows
 
 LAST = 5
 """Iterations over which return and risk are averaged."""
+ROUNDING = 1e-6
+"""Share of the bound by which a risk may pass it: logged in single precision, 1 episode of 10 is 0.1000000015."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class SafetySummary:
     public: tuple[PublicFigure, ...] = ()
     """others' results, for comparison"""
     unfinished: dict[str, Standing | None] = field(default_factory=dict)
-    """run → where it stands, None before its first checkpoint"""
+    """run → where it stands, None before its first iteration is saved"""
     failures: dict[str, str] = field(default_factory=dict)
     """run → message"""
     outdated: tuple[str, ...] = ()
@@ -154,7 +157,8 @@ def summarise_safety(
             logs[final["seed"], final["label"]] = read_rows(log)
             rates[final["seed"], final["label"]] = final["steps_per_second"]
         else:
-            unfinished[folder.name] = standing(constraints, read_rows(log)) if log.exists() else None
+            rows = read_rows(log) if log.exists() else []
+            unfinished[folder.name] = standing(constraints, rows) if rows else None
     equal = min((int(rows[-1]["total_steps"]) for rows in logs.values()), default=None)
     runs = tuple(
         SafetyRunSummary(
@@ -204,12 +208,12 @@ def standing(constraints: Sequence[Constraint], rows: Sequence[Metrics], steps: 
     risks = []
     for index, constraint in enumerate(constraints):
         sampled = [float(row[f"risk_empirical_{index}"]) for row in counted]
-        excess = [-constraint.slack(risk) for risk in sampled]
+        excess = [_excess(constraint, risk) for risk in sampled]
         risks.append(
             Risk(
                 risk=statistics.fmean(sampled[-LAST:]),
                 breaks=sum(each > 0 for each in excess) / len(excess),
-                worst_excess=max(0.0, *excess),
+                worst_excess=max(excess),
                 cumulated=sum(float(row[f"batch_{constraint.signal}"]) for row in counted),
             )
         )
@@ -218,6 +222,12 @@ def standing(constraints: Sequence[Constraint], rows: Sequence[Metrics], steps: 
         episode_return=statistics.fmean(float(row["episode_return"]) for row in last),
         risks=tuple(risks),
     )
+
+
+def _excess(constraint: Constraint, risk: float) -> float:
+    """How far beyond the bound a risk is, 0 if it is not."""
+    beyond = -constraint.slack(risk)
+    return beyond if beyond > ROUNDING * abs(constraint.bound) else 0.0
 
 
 def _over_seeds(runs: Sequence[SafetyRunSummary]) -> LabelSummary:
@@ -247,14 +257,11 @@ def _together(standings: Sequence[Standing]) -> OverSeeds:
 
 
 def _outdated(experiment: SafetyExperiment, folder: Path) -> bool:
+    """Whether anything but the length differs from what is declared."""
     label = folder.name.rpartition("-")[0]
     if label not in experiment.algorithms or not (folder / "config.json").exists():
         return False
-    settings = read_config(folder / "config.json")["settings"]
-    declared: dict[str, Any] = {
-        "algorithm": experiment.algorithms[label].model_dump(mode="json"),
-        "problem": experiment.problem_of(label).model_dump(mode="json"),
-        "count": experiment.episodes,
-        "steps": experiment.world.horizon,
-    }
-    return any(settings[name] != value for name, value in declared.items())
+    found = read_config(folder / "config.json")["settings"]
+    declared = SafetyRun(experiment, label, 0, folder.parent).settings().model_dump(mode="json")
+    names = ("problem", "algorithm", "steps", "count", "lane", "overlap", "environment")
+    return any(found[name] != declared[name] for name in names)

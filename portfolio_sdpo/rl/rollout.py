@@ -148,7 +148,7 @@ class Experience(Protocol):
         """The batch of one iteration."""
 
     def begin(self, policy: Policy, iteration: int) -> None:
-        """Start on a batch with the policy as it is now, and return at once; one begun before is dropped."""
+        """Start on a batch with the policy as it is now, in other processes if there are any; drop one begun before."""
 
     def finish(self) -> Rollout:
         """The batch that was begun."""

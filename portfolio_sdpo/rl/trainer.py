@@ -78,6 +78,7 @@ class TrainSettings(Settings):
         # What came later counts only where it is used, so that runs begun before it go on.
         unused = {name for name in ("count", "lane", "overlap") if not getattr(self, name)}
         settings = self.model_dump_json(exclude={"start", "checkpoint_every", "tensorboard"} | unused)
+        settings = settings.replace('"fit_first":true,', "")
         return checkpoint.fingerprint([portfolio_sdpo.__version__, settings, start_digest])
 
 

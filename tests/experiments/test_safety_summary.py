@@ -6,12 +6,15 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+import torch
+from matplotlib import rc_context
 from rich.console import Console
 
 from portfolio_sdpo.errors import RunError
+from portfolio_sdpo.experiments.figures import STYLE
 from portfolio_sdpo.experiments.folders import write_json
-from portfolio_sdpo.experiments.safety import SAFETY_EXPERIMENTS, SafetyExperiment
-from portfolio_sdpo.experiments.safety_figures import Curve, make_safety_figures
+from portfolio_sdpo.experiments.safety import SAFETY_EXPERIMENTS, SafetyExperiment, WorldSettings
+from portfolio_sdpo.experiments.safety_figures import Curve, draw_safety, make_safety_figures
 from portfolio_sdpo.experiments.safety_report import render_safety, render_safety_list
 from portfolio_sdpo.experiments.safety_runs import safety_runs
 from portfolio_sdpo.experiments.safety_summary import Risk, standing, summarise_safety
@@ -78,6 +81,15 @@ def test_a_log_inside_the_bound_has_no_excess():
     assert risk == Risk(risk=1.5, breaks=0.0, worst_excess=0.0, cumulated=3.0)
 
 
+@pytest.mark.parametrize(("hit", "episodes", "over"), [(1, 10, 0), (3, 30, 0), (2, 10, 1), (4, 30, 1)])
+def test_a_share_of_episodes_at_the_bound_is_inside(hit: int, episodes: int, over: int):
+    """In single precision, in which it is computed, 1 of 10 is a little more than 0.1."""
+    constraint = TWO.constraints[1]
+    sampled = constraint.measure(torch.tensor([1.0] * hit + [0.0] * (episodes - hit))).item()
+    (risk,) = standing([constraint], log([1.0], [sampled], signals=("hazards",))).risks
+    assert risk.breaks == over and (risk.worst_excess > 0) == over
+
+
 def test_algorithms_are_compared_at_equal_steps_and_at_the_end(experiment: SafetyExperiment, made_up: Path):
     summary = summarise_safety(experiment, made_up)
     ppo, sdpo = summary.algorithms["ppo"], summary.algorithms["sdpo"]
@@ -120,6 +132,24 @@ def test_unfinished_failed_and_outdated_runs_are_named(experiment: SafetyExperim
     assert "ppo-1 failed: it fell over." in page
     assert "sdpo-1 is unfinished: 0.48k steps, return 9.00, risk 0.00 (8% over)" in page
     assert "made with other settings than declared now: sdpo-0" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "outdated"),
+    [
+        ({}, ()),
+        ({"iterations": 3}, ()),
+        ({"world": WorldSettings(task="PointGoal1", horizon=20, near=True)}, ("ppo-0",)),
+        ({"lane": 1}, ("ppo-0",)),
+        ({"overlap": True}, ("ppo-0",)),
+        ({"episodes": 3}, ("ppo-0",)),
+    ],
+)
+def test_what_makes_a_run_outdated(changes: dict, outdated: tuple[str, ...], tmp_path: Path):
+    """Anything that was declared, except for its length, which is told anyway."""
+    experiment = toy().with_changes(algorithms=("ppo",))
+    make_up(experiment, tmp_path, {"ppo-0": log([1.0], [1.0])})
+    assert summarise_safety(experiment.with_changes(**changes), tmp_path).outdated == outdated
 
 
 def test_a_run_without_a_checkpoint_is_unfinished(experiment: SafetyExperiment, made_up: Path):
@@ -165,7 +195,8 @@ def test_two_constraints_fit_on_the_page_and_have_no_public_figures(tmp_path: Pa
 
 
 def test_the_list_names_eighteen_tasks_in_one_entry():
-    page = rendered(render_safety_list(SAFETY_EXPERIMENTS), width=200)
+    longer = SAFETY_EXPERIMENTS["safety-c-short"].with_changes(lengths={"sdpo": 200})
+    page = rendered(render_safety_list(SAFETY_EXPERIMENTS | {longer.name: longer}), width=200)
     assert page.count("safety-b-") == 2 and "18 tasks, expected cost at most 25" in page
     assert "doggopush2" in page and "(SDPO: 200)" in page
 
@@ -187,6 +218,21 @@ def test_figures_are_drawn_with_and_without_longer_runs(experiment: SafetyExperi
     assert [path.read_bytes() for path in make_safety_figures(experiment, made_up) if path.suffix == ".svg"] == again
     only = make_safety_figures(experiment, made_up, only=["ppo-0"])
     assert [file.name for file in only] == ["learning.png", "learning.svg"]
+    assert not list(made_up.glob("equal-steps.*"))
+
+
+def test_the_legend_fits(tmp_path: Path):
+    """Five algorithms and the band under two panels, and the fewer of (C) under three."""
+    five = toy(seeds=(0, 1))
+    three = toy(seeds=(0, 1), problem=TWO).with_changes(algorithms=("ppo", "ipo", "sdpo"))
+    for experiment in (five, three):
+        signals = tuple(constraint.signal for constraint in experiment.problem.constraints)
+        rows = log([1, 2], *([0, 1] for _ in signals), signals=signals)
+        with rc_context(STYLE):
+            figure = draw_safety(experiment, [Curve(label, [rows, rows[:1]]) for label in experiment.algorithms])
+            figure.canvas.draw()
+        box = figure.legends[0].get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.width
 
 
 def test_two_constraints_have_two_panels(tmp_path: Path):
