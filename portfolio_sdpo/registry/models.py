@@ -119,9 +119,20 @@ class Models(Part):
                         connection.execute(schema.parts.insert(), rows)
                         return self._model(row)
                     continue  # another process took the name or added the same
-                model = self._model(known)
+                model = self._sound_model(connection, known, row)
                 _mend(connection, model.id, parts, hashes)
                 return model
+
+    def _sound_model(self, connection: sa.Connection, known: Row, row: dict[str, Any]) -> Model:
+        """The model as it was registered; if its record was damaged, as it is given now."""
+        try:
+            return self._model(known)
+        except ModelCorruptError:
+            row["id"] = known["id"]
+            row["record_hash"] = _record_hash(row)
+            ours = schema.models.c.content_hash == row["content_hash"]
+            connection.execute(schema.models.update().where(ours).values(row))
+            return self._model(row)
 
     def set_metrics(self, model_id: str, metrics: Mapping[str, Any]) -> Model:
         """Note what judged a model that was added before it was judged."""

@@ -65,13 +65,20 @@ def test_exit_codes(config: str):
         assert option in " ".join(call("--help").stdout.split())
 
 
+def hear_interrupts() -> None:
+    """Also where the tests themselves run in the background, whose processes ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_signals_end_it_in_order(tmp_path: Path, home: Path, sent: signal.Signals):
     """The run is noted as interrupted, the lock is free, and nobody was promoted."""
     endless = tmp_path / "long.toml"
     endless.write_text(TINY.format(first=10_000_000))
     command = [sys.executable, "-m", "portfolio_sdpo", "retrain", "--config", str(endless)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hear_interrupts
+    )
     try:
         with Registry.open() as registry:
             while not registry.runs(status="running"):
@@ -79,7 +86,8 @@ def test_signals_end_it_in_order(tmp_path: Path, home: Path, sent: signal.Signal
                 time.sleep(0.1)
             process.send_signal(sent)
             process.communicate(timeout=120)
-            assert process.returncode == (143 if sent == signal.SIGTERM else 130)
+            # Python ends itself by the signal where the interrupt comes too late for the command line: 130 to a shell.
+            assert process.returncode in ((143,) if sent == signal.SIGTERM else (130, -signal.SIGINT))
             (run,) = registry.runs()
             assert (run.status, run.reason) == ("failed", "It was interrupted.") and registry.champion() is None
             with only_one(registry.database):

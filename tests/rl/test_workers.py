@@ -408,6 +408,8 @@ def test_a_run_that_ends_early_leaves_nobody_behind_and_goes_on(scripts, monkeyp
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Where the tests themselves run in the background, processes ignore Ctrl-C unless told otherwise.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     try:
