@@ -157,7 +157,10 @@ def age_in_sessions(last: date, calendar: str | None, now: datetime | None = Non
         return 0
     if calendar is None:
         return int(np.busday_count(first, until))
-    return len(sessions(calendar, first, until - 1).days)
+    known = sessions(calendar, first, until - 1)
+    # Past the end of what the calendar knows every weekday counts, or prices would never grow old there.
+    beyond = max(first, known.end + 1)
+    return len(known.days) + (int(np.busday_count(beyond, until)) if beyond < until else 0)
 
 
 def too_old(last: date, age: int, allowed: int) -> UnservableError:

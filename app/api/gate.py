@@ -38,7 +38,9 @@ HEADERS = [
     (b"referrer-policy", b"no-referrer"),
 ]
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-WANTED = frozenset({b"authorization", b"x-api-key", b"x-request-id", b"content-length", b"host"})
+WANTED = frozenset(
+    {b"authorization", b"x-api-key", b"x-request-id", b"content-length", b"host", b"origin", b"sec-fetch-site"}
+)
 
 
 class TooLarge(HTTPException):
@@ -105,12 +107,13 @@ class Gate:
             self._pay(caller)
         elif not self.door.required:
             # Without keys only this machine may ask, and not a web page whose name leads here either.
-            if not _is_here(headers.get(b"host", b"")):
+            if not _is_here(headers.get(b"host", b"")) or _from_elsewhere(headers):
                 raise ProblemError("host-refused", "Without API keys only localhost is answered: make a key.")
             self._pay(caller)
         else:
             key = await self._key(_secret(headers), caller)
-            if (method, path) in TRAIN and not key.allows("train"):
+            # By their beginnings: a router may take what follows, such as a line break, for nothing.
+            if any(method == verb and path.startswith(start) for verb, start in TRAIN) and not key.allows("train"):
                 raise ProblemError("scope-needed", "This needs a key with the scope train: ask for one.")
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > self.settings.max_body):
@@ -180,6 +183,14 @@ def _secret(headers: dict[bytes, bytes]) -> str | None:
         return token.strip()
     given = headers.get(b"x-api-key")
     return None if given is None else given.decode("latin-1")
+
+
+def _from_elsewhere(headers: dict[bytes, bytes]) -> bool:
+    """Whether a browser says that a page of another site asks."""
+    origin = headers.get(b"origin")
+    return headers.get(b"sec-fetch-site") == b"cross-site" or (
+        origin is not None and not _is_here(origin.partition(b"://")[2])
+    )
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from fastapi import Request
 
 from portfolio_sdpo.errors import RegistryError
 from portfolio_sdpo.registry import Registry
+from portfolio_sdpo.registry.lock import only_one
 
 from .auditing import Auditor
 from .door import Door
@@ -68,7 +69,9 @@ class Service:
         # The answer says it; catching it there would change the filters of other threads.
         warnings.filterwarnings("ignore", message="waits in cash")
         try:
-            self.registry.abandon_jobs("The service that was to do it ended before it was done.")
+            # Where a retrain runs, the jobs may be those of another service.
+            with only_one(self.registry.database):
+                self.registry.abandon_jobs("The service that was to do it ended before it was done.")
         except RegistryError as error:
             log.error("%s", error)
         self.auditor.start()

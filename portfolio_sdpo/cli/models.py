@@ -98,6 +98,7 @@ def promote(
     with _open(place) as registry:
         chosen = _resolved(registry, model)
         before = registry.champion()
+        registry.model_parts(chosen)  # a damaged model must not take the place of a sound one
         done = registry.promote(chosen, reason, by=by, **_expected(registry, expect))
     _tell(done, new=before is None or done.seq > before.seq, as_json=as_json)
 

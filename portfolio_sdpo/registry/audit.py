@@ -74,7 +74,7 @@ class Audit(Part):
         if before is not None:
             query = query.where(table.c.seq < before)
         if model_id is not None:
-            query = query.where(table.c.model_id == model_id)
+            query = query.where(table.c.model_id == plain("model_id", model_id))
         if request_id is not None:
             query = query.where(table.c.request_id == plain("request_id", request_id))
         if since is not None:

@@ -84,6 +84,8 @@ class Jobs(Part):
 
     def job(self, job_id: str) -> Job:
         """The job with exactly this id."""
+        if "\0" in job_id:  # which PostgreSQL does not take
+            raise NotRegisteredError(f"There is no job {job_id!r}.")
         with self.database.reading() as connection:
             row = connection.execute(schema.jobs.select().where(schema.jobs.c.id == job_id)).mappings().first()
         if row is None:

@@ -150,6 +150,8 @@ class Models(Part):
 
     def model(self, model_id: str) -> Model:
         """The model with exactly this id."""
+        if "\0" in model_id:  # which PostgreSQL does not take
+            raise _unknown(model_id)
         with self.database.reading() as connection:
             row = connection.execute(schema.models.select().where(schema.models.c.id == model_id)).mappings().first()
         if row is None:

@@ -180,7 +180,9 @@ class _Retrain:
         for model in self.registry.models(data_hash=data["sha256"]):
             metrics = model.metrics or {}
             if (metrics.get("work"), metrics.get("against")) == (work, champion.id) and model.id != champion.id:
-                return model
+                with suppress(RegistryError):  # damaged since then, it is trained again
+                    self.registry.load_agent(model.id)
+                    return model
         return None
 
     def _challenge(self, recipe: Recipe, market: Market, data: dict[str, Any], champion: Champion, work: str) -> Model:

@@ -37,7 +37,12 @@ def entry(number=0, **changes):
     return AuditEntry(**(given | changes))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# Plain text is some filtered text, and a run with bad luck filters more of it than Hypothesis thinks healthy.
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
+)
 @given(st.lists(ENTRIES, max_size=5))
 def test_it_comes_back_as_it_was(registry, entries):
     numbers = registry.append_audit(entries)

@@ -47,6 +47,7 @@ def test_keys_and_scopes(serve: Callable[..., Any], champion: Callable[..., str]
     for headers in (bearer(read), {"authorization": f"bearer  {read}"}, {"X-API-Key": read}, bearer(train)):
         assert http.get("/weights", headers=headers).status_code == 200
     problem(http.post("/retrain", json={}, headers=bearer(read)), 403, "scope-needed")
+    problem(http.post("/retrain%0A", json={}, headers=bearer(read)), 403, "scope-needed")
     assert http.post("/retrain", json={"preset": "none"}, headers=bearer(train)).status_code == 422
     registry.revoke_key(reader.id)
     while http.get("/weights", headers=bearer(read)).status_code == 200:
@@ -220,3 +221,11 @@ def test_openapi_says_what_is_needed(serve: Callable[..., Any]):
     assert document["paths"]["/api/v1/retrain"]["post"]["security"][0] == {"bearer": ["train"]}
     for name in ("Weights", "PricesBody", "Problem", "JobState"):
         assert document["components"]["schemas"][name]["examples"]
+
+
+def test_without_keys_no_page_of_another_site_is_answered(serve: Callable[..., Any], champion: Callable[..., str]):
+    champion()
+    http = serve().http
+    for header in ({"Origin": "https://elsewhere.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
+        problem(http.post("/retrain", json={}, headers=header), 403, "host-refused")
+    assert http.get("/models", headers={"Origin": str(http.base_url).removesuffix("/api/v1/")}).status_code == 200
