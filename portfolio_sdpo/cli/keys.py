@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from portfolio_sdpo.cli._registry import Json, Place, open_registry, print_json
+
 if TYPE_CHECKING:
-    from portfolio_sdpo.registry import ApiKey, Registry
+    from portfolio_sdpo.registry import ApiKey
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of the service.")
-
-Place = Annotated[
-    str | None,
-    typer.Option(
-        "--registry",
-        metavar="URL",
-        envvar="PORTFOLIO_SDPO_REGISTRY",
-        help="A file, or postgresql://...; registry.db in the data directory by default.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 @app.command("create")
@@ -32,10 +22,10 @@ def create(
     as_json: Json = False,
 ) -> None:
     """Make a key and show it, this once: only a hash of it is kept."""
-    with _open(place) as registry:
+    with open_registry(place) as registry:
         key, secret = registry.create_key(name, scope)  # type: ignore[arg-type]
     if as_json:
-        _print_json({**_record(key), "key": secret})
+        print_json({**_record(key), "key": secret})
         return
     typer.echo(secret)
     typer.secho(f"Key {key.id} of {key.name} may {key.scope}; it is shown this once.", err=True)
@@ -44,10 +34,10 @@ def create(
 @app.command("list")
 def list_keys(place: Place = None, as_json: Json = False) -> None:
     """All keys, also the revoked ones, the newest first."""
-    with _open(place) as registry:
+    with open_registry(place) as registry:
         keys = registry.api_keys()
     if as_json:
-        _print_json({"keys": [_record(key) for key in keys]})
+        print_json({"keys": [_record(key) for key in keys]})
         return
     for key in keys:
         ended = "" if key.revoked_at is None else f"  revoked {key.revoked_at:%Y-%m-%d %H:%M}"
@@ -63,18 +53,12 @@ def revoke(
     as_json: Json = False,
 ) -> None:
     """Close what a key opens; a running service follows within seconds."""
-    with _open(place) as registry:
+    with open_registry(place) as registry:
         key = registry.revoke_key(key_id)
     if as_json:
-        _print_json(_record(key))
+        print_json(_record(key))
     else:
         typer.echo(f"Key {key.id} of {key.name} is revoked.")
-
-
-def _open(place: str | None) -> Registry:
-    from portfolio_sdpo.registry import Registry
-
-    return Registry.open(place)
 
 
 def _record(key: ApiKey) -> dict[str, Any]:
@@ -82,10 +66,6 @@ def _record(key: ApiKey) -> dict[str, Any]:
 
     record: dict[str, Any] = to_record(key)
     return record
-
-
-def _print_json(record: dict[str, Any]) -> None:
-    typer.echo(json.dumps(record, indent=2, allow_nan=False))
 
 
 def register(root: typer.Typer) -> None:

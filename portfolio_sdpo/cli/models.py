@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from portfolio_sdpo.cli._registry import Json, Place, open_registry, print_json
 
 if TYPE_CHECKING:
     from portfolio_sdpo.registry import Model, Promotion, Registry
@@ -22,28 +23,18 @@ By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who decide
 Expect = Annotated[
     str | None, typer.Option("--expect", metavar="ID", help="Only if this is the champion now; `none`: if nobody is.")
 ]
-Place = Annotated[
-    str | None,
-    typer.Option(
-        "--registry",
-        metavar="URL",
-        envvar="PORTFOLIO_SDPO_REGISTRY",
-        help="A file, or postgresql://...; registry.db in the data directory by default.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
 @app.command("list")
 def list_models(place: Place = None, as_json: Json = False) -> None:
     """All models, the newest first; the champion is marked."""
-    with _open(place) as registry:
+    with open_registry(place) as registry:
         champion = registry.champion()
         found = registry.models()
         damaged = sorted(set(registry.model_ids()) - {model.id for model in found})
     if as_json:
         live = None if champion is None else champion.model_id
-        _print_json({"champion": live, "models": [_brief(model, live) for model in found], "damaged": damaged})
+        print_json({"champion": live, "models": [_brief(model, live) for model in found], "damaged": damaged})
         return
     from portfolio_sdpo.cli._models_pages import render_list
 
@@ -53,7 +44,7 @@ def list_models(place: Place = None, as_json: Json = False) -> None:
 @app.command("show")
 def show(model: Id, place: Place = None, as_json: Json = False) -> None:
     """Everything about one model: training, promise, metrics, weights, promotions."""
-    with _open(place) as registry:
+    with open_registry(place) as registry:
         found = registry.model(_resolved(registry, model))
         champion = registry.champion()
         history = [each for each in registry.promotions() if found.id in (each.model_id, each.previous)]
@@ -61,7 +52,7 @@ def show(model: Id, place: Place = None, as_json: Json = False) -> None:
         from portfolio_sdpo.registry import to_record
 
         live = None if champion is None else champion.model_id
-        _print_json({**to_record(found), "champion": found.id == live, "promotions": to_record(history)})
+        print_json({**to_record(found), "champion": found.id == live, "promotions": to_record(history)})
         return
     from portfolio_sdpo.cli._models_pages import render
 
@@ -79,13 +70,13 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Register a trained agent; it serves nobody until it is promoted. The same agent again changes nothing."""
-    with _open(place) as registry:
+    with open_registry(place) as registry:
         before = set(registry.model_ids())
         origin = None if parent is None else _resolved(registry, parent)
         model = registry.add_model(folder, parent=origin, label=label)
     new = model.id not in before
     if as_json:
-        _print_json({"id": model.id, "new": new})
+        print_json({"id": model.id, "new": new})
     else:
         typer.echo(f"{model.id} is registered." if new else f"{model.id} was registered already.")
 
@@ -95,7 +86,7 @@ def promote(
     model: Id, reason: Reason, expect: Expect = None, by: By = None, place: Place = None, as_json: Json = False
 ) -> None:
     """Make a model the champion, whose weights are served."""
-    with _open(place) as registry:
+    with open_registry(place) as registry:
         chosen = _resolved(registry, model)
         before = registry.champion()
         registry.model_parts(chosen)  # a damaged model must not take the place of a sound one
@@ -106,7 +97,7 @@ def promote(
 @app.command("rollback")
 def rollback(reason: Reason, expect: Expect = None, by: By = None, place: Place = None, as_json: Json = False) -> None:
     """Go back to the champion before the current one; once more, to the one before that."""
-    with _open(place) as registry:
+    with open_registry(place) as registry:
         done = registry.rollback(reason, by=by, **_expected(registry, expect))
     _tell(done, new=True, as_json=as_json)
 
@@ -119,13 +110,13 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Two models side by side: settings that differ, metrics, and the weights that each would hold."""
-    with _open(place) as registry:
+    with open_registry(place) as registry:
         pair = (registry.model(_resolved(registry, one)), registry.model(_resolved(registry, other)))
         champion = registry.champion()
     from portfolio_sdpo.cli._models_pages import comparison, render_comparison
 
     if as_json:
-        _print_json(comparison(*pair))
+        print_json(comparison(*pair))
         return
     _print(render_comparison(*pair, champion))
 
@@ -133,7 +124,7 @@ def compare(
 @app.command("verify")
 def verify(place: Place = None, as_json: Json = False) -> None:
     """Check every hash of every model, and the chains of promotions and audit; exit code 1 if anything is broken."""
-    with _open(place) as registry:
+    with open_registry(place) as registry:
         names = registry.model_ids()
         damaged = registry.damaged_models()
         checks = [registry.verify_promotions(), registry.verify_audit()]
@@ -142,19 +133,13 @@ def verify(place: Place = None, as_json: Json = False) -> None:
         from portfolio_sdpo.registry import to_record
 
         logs = {check.log: to_record(check) for check in checks}
-        _print_json({"sound": sound, "models": len(names), "damaged": damaged, **logs})
+        print_json({"sound": sound, "models": len(names), "damaged": damaged, **logs})
     else:
         from portfolio_sdpo.cli._models_pages import render_verified
 
         _print(render_verified(len(names), damaged, checks))
     if not sound:
         raise typer.Exit(1)
-
-
-def _open(place: str | None) -> Registry:
-    from portfolio_sdpo.registry import Registry
-
-    return Registry.open(place)
 
 
 def _resolved(registry: Registry, text: str) -> str:
@@ -187,15 +172,11 @@ def _tell(done: Promotion, *, new: bool, as_json: bool) -> None:
     if as_json:
         from portfolio_sdpo.registry import to_record
 
-        _print_json({**to_record(done), "changed": new})
+        print_json({**to_record(done), "changed": new})
     elif new:
         typer.echo(f"{done.model_id} is the champion now; before it was {done.previous or 'nobody'}.")
     else:
         typer.echo(f"{done.model_id} was the champion already: nothing changed.")
-
-
-def _print_json(record: dict[str, Any]) -> None:
-    typer.echo(json.dumps(record, indent=2, allow_nan=False))
 
 
 def _print(page: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from portfolio_sdpo.cli._agent_options import Alpha, Bound, CashKind, Config, FeeBps, Horizon, Json
-from portfolio_sdpo.cli.models import Place
+from portfolio_sdpo.cli._registry import Place
 from portfolio_sdpo.errors import RetrainBusyError
 
 KEPT = 3

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from portfolio_sdpo.envs import Cmdp, random_cmdp
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.experiments.choices import chosen, distinct
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import (
     ActorSettings,
@@ -89,12 +90,7 @@ class Experiment(Settings):
     checkpoint_every: int = Field(default=20, ge=1)
     tensorboard: bool = True
 
-    @field_validator("seeds", "cmdp_seeds")
-    @classmethod
-    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-            raise ValueError("must be different numbers, none of them negative")
-        return seeds
+    _distinct = field_validator("seeds", "cmdp_seeds")(distinct)
 
     @field_validator("safe_start")
     @classmethod
@@ -125,16 +121,12 @@ class Experiment(Settings):
         algorithms: tuple[str, ...] | None = None,
     ) -> Experiment:
         """The same with another length, other seeds or only some of the algorithms."""
-        chosen = self.algorithms
-        if algorithms is not None:
-            unknown = [label for label in algorithms if label not in self.algorithms]
-            if unknown:
-                known = ", ".join(self.algorithms)
-                raise SettingsError(f"algorithms: {self.name} has no {unknown[0]!r}; it has {known}.")
-            chosen = {label: self.algorithms[label] for label in self.algorithms if label in algorithms}
+        labels = chosen(self.name, self.algorithms, algorithms)
         given = {"iterations": iterations, "seeds": seeds, "cmdp_seeds": cmdp_seeds}
         changes = {name: value for name, value in given.items() if value is not None}
-        return Experiment(**{**dict(self), "algorithms": chosen, **changes})
+        return Experiment(
+            **{**dict(self), "algorithms": {label: self.algorithms[label] for label in labels}, **changes}
+        )
 
 
 # The paper's table. What it leaves open (epochs, minibatches, targets) is as in `rl`.

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from portfolio_sdpo.envs.safety.tasks import TASKS
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.experiments.choices import chosen, distinct
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import (
     ActorSettings,
@@ -76,12 +77,7 @@ class SafetyExperiment(Settings):
     checkpoint_every: int = Field(default=5, ge=1)
     tensorboard: bool = True
 
-    @field_validator("seeds")
-    @classmethod
-    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-            raise ValueError("must be different numbers, none of them negative")
-        return seeds
+    _distinct = field_validator("seeds")(distinct)
 
     @field_validator("algorithms")
     @classmethod
@@ -139,10 +135,7 @@ class SafetyExperiment(Settings):
         **others: Any,
     ) -> Self:
         """The same with another length for all, other seeds, only some of the algorithms, or other settings."""
-        unknown = [label for label in algorithms or () if label not in self.algorithms]
-        if unknown:
-            known = ", ".join(self.algorithms)
-            raise SettingsError(f"algorithms: {self.name} has no {unknown[0]!r}; it has {known}.")
+        labels = chosen(self.name, self.algorithms, algorithms)
         changes: dict[str, Any] = {}
         if iterations is not None:
             changes |= {"iterations": iterations, "lengths": {}}
@@ -151,7 +144,7 @@ class SafetyExperiment(Settings):
         fields = {**dict(self), **changes, **others}
         if algorithms is not None:
             for name in ("algorithms", "etas", "lengths"):
-                fields[name] = {label: value for label, value in fields[name].items() if label in algorithms}
+                fields[name] = {label: value for label, value in fields[name].items() if label in labels}
         return type(self)(**fields)
 
 

@@ -19,6 +19,7 @@ from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 from portfolio_sdpo.backtest.shield import CvarLimit
 from portfolio_sdpo.backtest.strategies import STRATEGIES
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.experiments.choices import chosen, distinct
 from portfolio_sdpo.settings import Settings
 
 BENCHMARKS = "benchmarks"
@@ -60,12 +61,7 @@ class StocksExperiment(Settings):
             raise ValueError("must be labels of the algorithms")
         return shown
 
-    @field_validator("seeds")
-    @classmethod
-    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-            raise ValueError("must be different numbers, none of them negative")
-        return seeds
+    _distinct = field_validator("seeds")(distinct)
 
     def with_changes(
         self,
@@ -75,13 +71,7 @@ class StocksExperiment(Settings):
         algorithms: tuple[str, ...] | None = None,
     ) -> StocksExperiment:
         """The same with so many updates a day, other seeds, or these of its algorithms."""
-        shown = self.shown
-        if algorithms is not None:
-            unknown = [label for label in algorithms if label not in self.algorithms]
-            if unknown:
-                known = ", ".join(self.algorithms)
-                raise SettingsError(f"algorithms: {self.name} has no {unknown[0]!r}; it has {known}.")
-            shown = tuple(label for label in self.algorithms if label in algorithms)
+        shown = self.shown if algorithms is None else chosen(self.name, self.algorithms, algorithms)
         agents = self.algorithms
         if iterations is not None:
             if iterations < 1:

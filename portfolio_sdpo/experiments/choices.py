@@ -1,0 +1,30 @@
+"""What every declared experiment checks in the same way: its seeds, and which of its algorithms are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from portfolio_sdpo.errors import SettingsError
+
+
+def distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """Seeds that can be seeds; a field's validator."""
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise ValueError("must be different numbers, none of them negative")
+    return seeds
+
+
+def chosen(experiment: str, declared: Iterable[str], asked: Iterable[str] | None) -> tuple[str, ...]:
+    """The labels asked for, in the order in which they are declared; all of them if None is.
+
+    >>> chosen("cmdp-cvar", ["ppo", "sdpo", "pd-cvar"], ["pd-cvar", "ppo"])
+    ('ppo', 'pd-cvar')
+    """
+    labels = tuple(declared)
+    if asked is None:
+        return labels
+    wanted = list(asked)
+    unknown = [label for label in wanted if label not in labels]
+    if unknown:
+        raise SettingsError(f"algorithms: {experiment} has no {unknown[0]!r}; it has {', '.join(labels)}.")
+    return tuple(label for label in labels if label in wanted)
