@@ -4,6 +4,8 @@ Every message is one sentence that says what is wrong and what to do next. Whoev
 catches everything that is the user's or the environment's doing; anything else is a bug.
 """
 
+from collections.abc import Iterable
+
 
 class PortfolioSdpoError(Exception):
     """Base of all errors of this package; its message is meant for the user."""
@@ -115,3 +117,20 @@ class ModelCorruptError(RegistryError):
 
 class MissingExtraError(PortfolioSdpoError):
     """A package of an optional extra is not installed; the message holds the command that installs it."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C where work was saved; the message says what, as the beginning of a sentence: `12 decisions are saved`."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """What is put behind a word that is not known, if one that is looks like it.
+
+    >>> did_you_mean("SDOP", ["ppo", "sdpo"])
+    " (did you mean 'sdpo'?)"
+    """
+    from difflib import get_close_matches
+
+    by_letters = {each.lower(): each for each in known}
+    close = get_close_matches(word.lower(), by_letters, n=1)
+    return f" (did you mean {by_letters[close[0]]!r}?)" if close else ""

@@ -1,9 +1,12 @@
-"""Writing files so that a crash leaves the old one or the new one."""
+"""Files that survive a crash: the old one or the new one, and locks that die with whoever held them."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 
@@ -31,3 +34,29 @@ def sync_directory(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def living(path: Path) -> Iterator[None]:
+    """While the block runs `lives(path)` is true, for every process, and after it the file is gone.
+
+    Only a sign, and in nobody's way: several may give it, and where files cannot be locked there is none.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError):
+            file = stack.enter_context(path.open("ab"))
+            stack.callback(path.unlink, missing_ok=True)
+            fcntl.flock(file, fcntl.LOCK_SH)
+        yield
+
+
+def lives(path: Path) -> bool:
+    """Whether a process holds the lock of this file; one that was killed does not."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

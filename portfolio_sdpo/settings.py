@@ -1,11 +1,12 @@
 """Frozen, typed, validated settings: wrong ones fail at construction with a sentence that names the field."""
 
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 
 class Settings(BaseModel):
@@ -17,7 +18,7 @@ class Settings(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise SettingsError(_one_sentence(type(self).__name__, error)) from None
+            raise SettingsError(_one_sentence(type(self), error)) from None
 
     # Settings inside settings are then validated without this __init__, and a complaint keeps its path: Run.cvar.alpha.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -28,7 +29,7 @@ class Settings(BaseModel):
         try:
             return super().model_validate(obj, **options)
         except ValidationError as error:
-            raise SettingsError(_one_sentence(cls.__name__, error)) from None
+            raise SettingsError(_one_sentence(cls, error)) from None
 
     @classmethod
     def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
@@ -36,7 +37,7 @@ class Settings(BaseModel):
         try:
             return super().model_validate_json(json_data, **options)
         except ValidationError as error:
-            raise SettingsError(_one_sentence(cls.__name__, error)) from None
+            raise SettingsError(_one_sentence(cls, error)) from None
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
         """As pydantic's; `mode="json"` raises a `SettingsError` when a function has no import path."""
@@ -53,18 +54,32 @@ class Settings(BaseModel):
             raise _unwritable(type(self).__name__, error) from None
 
 
-def _one_sentence(owner: str, error: ValidationError) -> str:
+def _one_sentence(owner: type[BaseModel], error: ValidationError) -> str:
     """The first complaint of a pydantic error as one sentence: `CVaR.alpha: ... (got 1.5).`"""
     first = error.errors(include_url=False)[0]
     # The name of a member of a union that says nothing to the user begins with an underscore, as no field does.
-    field = ".".join([owner, *(part for part in map(str, first["loc"]) if not part.startswith("_"))])
+    field = ".".join([owner.__name__, *(part for part in map(str, first["loc"]) if not part.startswith("_"))])
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, SettingsError):
         return f"{field}: {inner}"
+    if first["type"] == "extra_forbidden":
+        hint = did_you_mean(str(first["loc"][-1]), _names(owner, set()))
+        return f"{field}: there is no such field{hint} (got {first['input']!r})."
     message = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     message = message[0].lower() + message[1:]
     got = "" if first["type"] == "missing" or not first["loc"] else f" (got {first['input']!r})"
     return f"{field}: {message.rstrip('.')}{got}."
+
+
+def _names(part: Any, seen: set[Any]) -> Iterator[str]:
+    """Of the fields of settings, also of those inside them."""
+    if isinstance(part, type) and issubclass(part, BaseModel) and part not in seen:
+        seen.add(part)
+        for name, field in part.model_fields.items():
+            yield name
+            yield from _names(field.annotation, seen)
+    for inner in get_args(part):
+        yield from _names(inner, seen)
 
 
 def _unwritable(owner: str, error: PydanticSerializationError) -> SettingsError:

@@ -47,7 +47,7 @@ def test_valid_settings_are_frozen():
     [
         ({"steps": 0}, "Outer.steps: input should be greater than 0 (got 0)."),
         ({}, "Outer.steps: field required."),
-        ({"steps": 3, "sleps": 3}, "Outer.sleps: extra inputs are not permitted (got 3)."),
+        ({"steps": 3, "sleps": 3}, "Outer.sleps: there is no such field (did you mean 'steps'?) (got 3)."),
         ({"steps": 3, "rate": math.nan}, "Outer.rate: input should be a finite number (got nan)."),
         ({"steps": 3, "rate": math.inf}, "Outer.rate: input should be a finite number (got inf)."),
         ({"steps": 8, "rate": 7}, "Outer.rate: seven is not a rate (got 7)."),

@@ -86,11 +86,14 @@ class Analytic(PathLearner):
         self.register_buffer("risk", torch.zeros(count, dtype=torch.float64))
         self.register_buffer("risk_variance", torch.zeros(count, dtype=torch.float64))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
-        # Not saved: whoever goes on from a checkpoint goes on with another day, and renews.
+        # Not saved: whoever goes on from a checkpoint goes on with another day and renews, or says how many there were.
         self._since = 0
 
     def renew(self) -> None:
         self._since = 0
+
+    def go_on(self, updates: int) -> None:
+        self._since = updates
 
     def update(self, relatives: Tensor, listed: Tensor, generator: torch.Generator) -> Metrics:
         """One step; nothing in it is random."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from portfolio_sdpo.nn.critic import Critic, MeanCritic, QuantileCritic, midpoints
 from portfolio_sdpo.nn.trunk import ObservationCodec, Trunk
 from portfolio_sdpo.rl.advantage import Grid, discounted_sum_ahead, lambda_returns, lambda_targets
+from portfolio_sdpo.rl.memory import Memory
 from portfolio_sdpo.rl.rollout import Rollout
 from portfolio_sdpo.settings import Settings
 
@@ -30,6 +31,9 @@ class CriticSettings(Settings):
     transitions: int | None = Field(default=None, ge=1)
     """How many of a rollout's transitions, drawn at random, a fit uses at most; None: all. Critics follow a policy that
     takes small steps on large rollouts with a part of them, and the fit is what costs time."""
+    memory: int = Field(default=1, ge=1)
+    """How many rollouts a fit uses: the newest, and those before it with the targets that they had then. For where
+    every episode has a look of its own and one rollout shows few of them; needs `transitions`, the share of each."""
     target_lambda: float = Field(default=0.9, ge=0, le=1)
     """λ of the targets: 0 is one-step TD, 1 the plain return."""
     warm_up: int = Field(default=10, ge=1)
@@ -52,6 +56,13 @@ class CriticSettings(Settings):
     variance is underestimated."""
     shared_trunk: bool = False
     """Whether all critics stand on one trunk."""
+
+    @field_validator("memory")
+    @classmethod
+    def _of_known_size(cls, memory: int, info: ValidationInfo) -> int:
+        if memory > 1 and info.data.get("transitions") is None:
+            raise ValueError("needs `transitions`, how many of each rollout are kept")
+        return memory
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,10 @@ class CriticBank(nn.Module):
             [group for group in groups if group["params"]], lr=settings.learning_rate, foreach=True
         )
         self.register_buffer("fits", torch.zeros((), dtype=torch.int64))
+        self.memory: Memory | None = None
+        if settings.memory > 1 and settings.transitions is not None:
+            atoms = 1 if settings.kind == "mean" else settings.atoms
+            self.memory = Memory(settings.memory, settings.transitions, codec.width, [atoms] * len(self.keys))
 
     fits: Tensor
 
@@ -108,13 +123,16 @@ class CriticBank(nn.Module):
         return critic
 
     def fit(self, rollout: Rollout, grid: Grid, generator: torch.Generator) -> dict[str, float]:
-        """Regression on one rollout (Algorithm 1, lines 3–9), the first one several times over."""
+        """Regression on a rollout and those in memory (Algorithm 1, lines 3–9), on the first one several times over."""
         loss = 0.0
-        for _ in range(self.settings.warm_up if self.fits == 0 else 1):
+        for turn in range(self.settings.warm_up if self.fits == 0 else 1):
             inputs, targets = rollout.observation, self.targets(rollout, grid, generator)
             if self.settings.transitions is not None and self.settings.transitions < len(inputs):
                 drawn = torch.randperm(len(inputs), generator=generator)[: self.settings.transitions]
                 inputs, targets = inputs[drawn], [target[drawn] for target in targets]
+            if self.memory is not None:
+                self.memory.add(inputs, targets, again=turn > 0)
+                inputs, targets = self.memory.all()
             loss = self.regress(inputs, targets, generator)
         return {"critic_loss": loss}
 

@@ -27,6 +27,9 @@ class PathLearner(nn.Module, ABC):
     def renew(self) -> None:
         """From now on paths are drawn from another law: running estimates about the old one begin anew."""
 
+    def go_on(self, updates: int) -> None:
+        """After a checkpoint: so many updates were made since the last `renew`, and the law is still the same."""
+
     @abstractmethod
     def weights(self, relatives: Tensor, listed: Tensor, held: Tensor) -> Tensor:
         """Weights [A] after the sessions [L, A] that were seen last, newest at the end; `held` [A] drifted there."""

@@ -4,18 +4,22 @@
     with board.shown():
         trainer.run(board.watcher("sdpo", total=settings.iterations))
 
-Runs in other processes write their line to a small file (`LineFile`), from which the board reads it.
+Runs in other processes, on whatever machine, write their line to a small file (`LineFile`), from which the board reads
+it. Whoever makes many runs tells the board of them (`begin`, `again`, `end`); where there is no terminal, that becomes
+plain lines.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -31,6 +35,8 @@ _STYLES = {"interior": "green", "margin": "yellow", "violated": "red"}
 _BAR = 12
 _SHOWN = 24
 """Lines at most, so that a long grid does not scroll the terminal away."""
+_RECENT = 6
+"""Runs that are named when they are over, and sentences about what went wrong."""
 
 
 @dataclass
@@ -41,6 +47,9 @@ class Line:
     total: int
     row: dict[str, float | str] = field(default_factory=dict)
     """Of the log: return, risks, regimes, steps_per_second."""
+    host: str = ""
+    """The machine, and with it `pid` the process, where that is another one."""
+    pid: int = 0
 
     @classmethod
     def of(cls, row: Metrics, total: int) -> Line:
@@ -55,12 +64,18 @@ class Line:
 class LineFile:
     """The line of a run in another process: written by the run, read by the board.
 
-    A file is replaced as a whole and never half read; it is a display and not a record, so nothing waits for the disk.
+    A file is replaced as a whole and never half read; it is a display and not a record, so nothing waits for the disk,
+    and a disk that fails does not stop the run.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._written = -1.0
+
+    def begin(self, total: int) -> None:
+        """Say that the run is under way, unless it is known already how far it was."""
+        if self.read() is None:
+            self._put(Line(0, total))
 
     def write(self, row: Metrics, total: int) -> None:
         """At most a few times a second, and always at the end."""
@@ -69,20 +84,25 @@ class LineFile:
         if now - self._written < 0.2 and line.iteration < total:
             return
         self._written = now
-        temporary = self.path.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(asdict(line)))
-        os.replace(temporary, self.path)
+        self._put(line)
+
+    def _put(self, line: Line) -> None:
+        line.host, line.pid = socket.gethostname(), os.getpid()
+        temporary = self.path.with_suffix(f".{line.host}-{line.pid}")
+        with suppress(OSError):
+            temporary.write_text(json.dumps(asdict(line)))
+            os.replace(temporary, self.path)
 
     def read(self) -> Line | None:
         """None before the run has written anything."""
         try:
             return Line(**json.loads(self.path.read_text()))
-        except FileNotFoundError:
+        except OSError:
             return None
 
 
 class Board:
-    """The lines of all runs that are under way, below them how many are done or still waiting."""
+    """The lines of all runs that are under way, below them what is done, what went wrong and how many still wait."""
 
     def __init__(self, constraints: Sequence[Constraint], title: str = "") -> None:
         self.constraints = constraints
@@ -92,6 +112,9 @@ class Board:
         self.finished = 0
         self.failed = 0
         self._lines: dict[str, Line | LineFile] = {}
+        self._over: list[str] = []
+        self._troubles: list[str] = []
+        self._say: Callable[[str], None] = lambda text: None
 
     def watcher(self, name: str, total: int) -> Watcher:
         """To be given to `Trainer.run` in this process."""
@@ -109,12 +132,39 @@ class Board:
         """Take a run that is over from the board."""
         self._lines.pop(name, None)
 
+    def begin(self, name: str) -> None:
+        """A run begins."""
+        self._say(f"{name}: begins")
+
+    def again(self, name: str, why: str) -> None:
+        """A run has to be made again, from its checkpoint."""
+        self._trouble(f"{name}: {why}")
+
+    def end(self, name: str, status: Literal["finished", "skipped", "failed"], why: str = "") -> None:
+        """A run is over."""
+        self.drop(name)
+        self.failed += status == "failed"
+        self.finished += status != "failed"
+        if status == "failed":
+            self._trouble(f"{name}: failed: {why}")
+        elif status == "finished":
+            self._over.append(name)
+            self._say(f"{name}: finished, {self.finished} of {self.runs}")
+
+    def _trouble(self, text: str) -> None:
+        self._troubles.append(text)
+        self._say(text)
+
     @contextmanager
-    def shown(self, console: Console | None = None) -> Iterator[None]:
-        """Live on the terminal for as long as the block runs; where there is no terminal, nothing is shown."""
+    def shown(self, console: Console | None = None, say: Callable[[str], None] | None = None) -> Iterator[None]:
+        """Live on the terminal for as long as the block runs; where there is no terminal, `say` gets plain lines."""
         console = console or Console(stderr=True)
         if not console.is_terminal:
-            yield
+            before, self._say = self._say, say or self._say
+            try:
+                yield
+            finally:
+                self._say = before
             return
         with Live(get_renderable=lambda: self, console=console, refresh_per_second=4, transient=True):
             yield
@@ -130,17 +180,25 @@ class Board:
         table.add_column("steps/s", justify="right", no_wrap=True)
         table.add_column("left", justify="right", no_wrap=True, min_width=5)
         running = [(name, line) for name, line in self._current() if line.iteration < line.total]
+        elsewhere = {line.host for _, line in running} - {"", socket.gethostname()}
+        if elsewhere:
+            table.add_column("on", no_wrap=True)
         for name, line in running[:_SHOWN]:
             table.add_row(
                 name,
                 ProgressBar(total=line.total, completed=line.iteration, width=_BAR),
                 f"{line.iteration}/{line.total}",
-                f"{float(line.row['return']):.2f}",
+                _number(line, "return", ".2f"),
                 *(self._risk(index, line) for index in range(len(self.constraints))),
-                f"{float(line.row['steps_per_second']):,.0f}",
+                _number(line, "steps_per_second", ",.0f"),
                 _left(line),
+                *([line.host] if elsewhere else []),
             )
-        return Group(table, Text(self._counts(len(running)), style="dim"))
+        parts: list[RenderableType] = [table]
+        if self._over:
+            parts.append(Text(f"finished last: {', '.join(self._over[-_RECENT:])}", style="dim"))
+        parts += [Text(text, style="red") for text in self._troubles[-_RECENT:]]
+        return Group(*parts, Text(self._counts(len(running)), style="dim"))
 
     def _current(self) -> Iterator[tuple[str, Line]]:
         for name, entry in list(self._lines.items()):
@@ -167,8 +225,15 @@ class Board:
         return Text(f"{float(risk):.2f} {word}", style=style, no_wrap=True)
 
 
+def _number(line: Line, name: str, shape: str) -> str:
+    """A figure of the line, if it has it."""
+    return format(float(line.row[name]), shape) if name in line.row else "–"
+
+
 def _left(line: Line) -> str:
     """Time left at the current rate, as m:ss."""
-    steps, rate = float(line.row.get("steps", 0.0)), float(line.row["steps_per_second"])
+    steps, rate = float(line.row.get("steps", 0.0)), float(line.row.get("steps_per_second", 0.0))
+    if not rate:
+        return "–"
     seconds = int((line.total - line.iteration) * steps / rate)
     return f"{seconds // 60}:{seconds % 60:02d}"

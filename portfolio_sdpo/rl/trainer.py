@@ -29,6 +29,7 @@ from pydantic import Field, model_validator
 
 import portfolio_sdpo
 from portfolio_sdpo.errors import CheckpointError, DivergenceError, RunError, SettingsError
+from portfolio_sdpo.files import living
 from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.rl import checkpoint, metrics
 from portfolio_sdpo.rl.algorithms import AnySettings, Problem, build
@@ -37,6 +38,8 @@ from portfolio_sdpo.rl.rollout import Collector, Experience, Purpose, Rollout, s
 from portfolio_sdpo.rl.workers import MakeEnv, WorkerCollector
 from portfolio_sdpo.settings import Settings
 
+ALIVE = ".alive"
+"""In a run folder, the lock that says whether somebody is training there (`files.lives`)."""
 Probe = Callable[[Policy, int], dict[str, float]]
 """Looks at the policy of an iteration from outside, for instance on fresh episodes; its figures join the log."""
 Gauge = Callable[[Rollout, int], dict[str, float]]
@@ -78,7 +81,8 @@ class TrainSettings(Settings):
         # What came later counts only where it is used, so that runs begun before it go on.
         unused = {name for name in ("count", "lane", "overlap") if not getattr(self, name)}
         settings = self.model_dump_json(exclude={"start", "checkpoint_every", "tensorboard"} | unused)
-        settings = settings.replace('"fit_first":true,', "")
+        for later in ('"fit_first":true,', '"memory":1,'):
+            settings = settings.replace(later, "")
         return checkpoint.fingerprint([portfolio_sdpo.__version__, settings, start_digest])
 
 
@@ -202,7 +206,7 @@ class Trainer:
         """
         events = metrics.Events(self.folder, self.iteration) if self.settings.tensorboard else None
         enough = False
-        with _interrupt_held_back() as interrupted:
+        with living(self.folder / ALIVE), interrupt_held_back() as interrupted:
             try:
                 while self.iteration < self.settings.iterations and not enough and not interrupted.is_set():
                     begun = time.perf_counter()
@@ -292,7 +296,7 @@ class _WithActing:
 
 
 @contextmanager
-def _interrupt_held_back() -> Iterator[threading.Event]:
+def interrupt_held_back() -> Iterator[threading.Event]:
     """Until the block ends, the first Ctrl-C only sets the event: stopped inside an update, a policy is half new.
 
     Where somebody else handles interrupts, or this is not the main thread, they stay as they are.

@@ -42,10 +42,17 @@ SPECS = {
     "sdpo": "variance of reward <= 9 eta=1:20:10",
     "sdpo, pathwise": "cvar(0.1) of reward >= -9",
     "sdpo, phase I": "expectation of pain <= 2.32 eta=1:20:10",  # phase II begins in iteration 4
+    "sdpo, memory": "expectation of pain <= 3",
+    "sdpo, trajectory": "cvar(0.1) of reward >= -9",
     "cpo": "expectation of pain <= 3",
+    "cpo, quantile": "variance of reward <= 9",
     "pcpo": "expectation of pain <= 3",
+    "pcpo, quantile": "cvar(0.1) of reward >= -9",
     "pd-cvar": "cvar(0.1) of reward >= -9",
     "pd-var": "variance of reward <= 9",
+    "pd-sdpo": "variance of reward <= 0.1 confidence=1",
+    "pd-sdpo, trajectory": "cvar(0.1) of reward >= 9",
+    "pd-sdpo, phase I": "expectation of pain <= 2.32",
 }
 EACH = pytest.mark.parametrize("name", SPECS)
 
@@ -54,8 +61,8 @@ def run_settings(name="sdpo", spec="", iterations=ITERATIONS, seed=0, actor=None
     """A run that takes a fraction of a second; its episodes are cut in the middle."""
     kind, _, form = name.partition(", ")
     algorithm = {"kind": kind, "actor": {"hidden": (4,), "learning_rate": 0.01, "anneal": 20, **(actor or {})}}
-    if not kind.startswith("pd-"):
-        critic = "quantile" if kind == "sdpo" else "mean"
+    if kind not in ("pd-cvar", "pd-var"):
+        critic = "quantile" if kind in ("sdpo", "pd-sdpo") or form == "quantile" else "mean"
         algorithm["critic"] = {
             "kind": critic,
             "hidden": (4,),
@@ -65,10 +72,12 @@ def run_settings(name="sdpo", spec="", iterations=ITERATIONS, seed=0, actor=None
             "epochs": 1,
             "minibatches": 2,
         }
-    if kind in ("ppo", "ipo", "sdpo"):
+    if kind in ("ppo", "ipo", "sdpo", "pd-sdpo"):
         algorithm["epochs"] = 1
-    if form == "pathwise":
-        algorithm["estimator"] = "pathwise"
+    if form in ("pathwise", "trajectory"):
+        algorithm["estimator"] = form
+    if form == "memory":
+        algorithm["critic"] |= {"memory": 3, "transitions": 20}
     if form == "phase I":
         algorithm["phase_one"] = 1000
     return TrainSettings(
@@ -208,7 +217,7 @@ def test_lanes_and_overlap_are_settings_of_the_run(tmp_path):
     assert len({settings.fingerprint("") for settings in (plain, *others)}) == 4
     # Runs that have neither go on as if there were no such settings.
     before = plain.model_dump_json(exclude={"start", "checkpoint_every", "tensorboard", "count", "lane", "overlap"})
-    before = before.replace('"fit_first":true,', "")
+    before = before.replace('"fit_first":true,', "").replace('"memory":1,', "")
     assert plain.fingerprint("") == checkpoint.fingerprint([portfolio_sdpo.__version__, before, ""])
 
     trainer(others[0], tmp_path)

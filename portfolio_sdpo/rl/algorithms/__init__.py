@@ -13,12 +13,20 @@ from portfolio_sdpo.rl.algorithms.cpo import Cpo, CpoSettings
 from portfolio_sdpo.rl.algorithms.ipo import Ipo, IpoSettings
 from portfolio_sdpo.rl.algorithms.pcpo import Pcpo, PcpoSettings
 from portfolio_sdpo.rl.algorithms.pd_cvar import PdCvar, PdCvarSettings
+from portfolio_sdpo.rl.algorithms.pd_sdpo import PdSdpo, PdSdpoSettings
 from portfolio_sdpo.rl.algorithms.pd_var import PdVar, PdVarSettings
 from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
 
 AnySettings = Annotated[
-    PpoSettings | IpoSettings | SdpoSettings | CpoSettings | PcpoSettings | PdCvarSettings | PdVarSettings,
+    PpoSettings
+    | IpoSettings
+    | SdpoSettings
+    | CpoSettings
+    | PcpoSettings
+    | PdCvarSettings
+    | PdVarSettings
+    | PdSdpoSettings,
     Field(discriminator="kind"),
 ]
 """Settings of any algorithm, told apart by `kind`."""
@@ -31,6 +39,7 @@ ALGORITHMS: dict[str, Any] = {
     "pcpo": Pcpo,
     "pd-cvar": PdCvar,
     "pd-var": PdVar,
+    "pd-sdpo": PdSdpo,
 }
 """Kind → class."""
 
@@ -53,6 +62,7 @@ __all__ = [
     "IpoSettings",
     "PcpoSettings",
     "PdCvarSettings",
+    "PdSdpoSettings",
     "PdVarSettings",
     "PpoSettings",
     "Problem",

@@ -88,11 +88,7 @@ class Algorithm(nn.Module, ABC):
         self.problem = problem
         self.policy = Policy(codec, action_space, settings.actor.hidden, settings.actor.initial_std)
         if not self.accepts_nonlinear:
-            for measure in (problem.objective, *(constraint.measure for constraint in problem.constraints)):
-                if not measure.linear:
-                    raise SettingsError(
-                        f"{settings.kind}: bounds only expectations, not {measure.label}; use sdpo for this measure."
-                    )
+            refuse_nonlinear(settings.kind, problem, "use sdpo")
 
     @abstractmethod
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
@@ -104,6 +100,13 @@ class Algorithm(nn.Module, ABC):
     @abstractmethod
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
         """In a fixed order."""
+
+
+def refuse_nonlinear(kind: str, problem: Problem, instead: str) -> None:
+    """A `SettingsError` if objective or constraints are of a measure other than the expectation."""
+    for measure in (problem.objective, *(constraint.measure for constraint in problem.constraints)):
+        if not measure.linear:
+            raise SettingsError(f"{kind}: bounds only expectations, not {measure.label}; {instead} for this measure.")
 
 
 def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:

@@ -68,8 +68,14 @@ class Ipo(Ppo):
         grid, objective, risks, metrics = self.observe(rollout, generator)
         slacks, errors = self.track(risks)
         metrics |= self.enter_phase(slacks, iteration)
+        prices, priced = self.set_prices(slacks, errors, iteration)
+        metrics |= priced
+        return metrics | self.improve(rollout, grid, objective, risks, prices, generator)
 
-        prices = []
+    def set_prices(self, slacks: list[float], errors: Sequence[float], iteration: int) -> tuple[list[float], Metrics]:
+        """What a unit of each risk costs in this iteration, and what the log says of it."""
+        prices: list[float] = []
+        metrics: Metrics = {}
         elapsed = iteration - int(self.began) if self.feasible else 0
         for index, constraint in enumerate(self.problem.constraints):
             barrier = self.barrier(constraint, elapsed, errors[index])
@@ -78,7 +84,7 @@ class Ipo(Ppo):
             metrics[f"price_{index}"] = prices[index]
             metrics[f"regime_{index}"] = barrier.regime(slacks[index])
         metrics["suboptimality_bound"] = suboptimality_bound(self.problem.constraints, elapsed)
-        return metrics | self.improve(rollout, grid, objective, risks, prices, generator)
+        return prices, metrics
 
     def improve(
         self,

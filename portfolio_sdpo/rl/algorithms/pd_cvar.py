@@ -26,7 +26,8 @@ from torch import Tensor
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.rl.algorithms.base import Problem
-from portfolio_sdpo.rl.algorithms.primal_dual import InfluenceFunction, PrimalDual, PrimalDualSettings
+from portfolio_sdpo.rl.algorithms.primal_dual import PrimalDual, PrimalDualSettings
+from portfolio_sdpo.rl.algorithms.trajectory import InfluenceFunction
 
 
 class PdCvarSettings(PrimalDualSettings):

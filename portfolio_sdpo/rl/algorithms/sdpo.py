@@ -4,7 +4,7 @@
         B ← run policy π_θ                                   (trainer)
         update the quantile critics by regression on B       `CriticBank.fit`
         ρ_i, ∇ρ_i from the critics' laws                     `assess` (score), `Pathwise`, or without critics
-                                                             `assess_counterfactual`
+                                                             `assess_counterfactual`, `assess_trajectory`
         θ ← ascend  J_PPO(θ) + Σ_i ln(slack_i(θ)) / η_i      `Ipo.update`
 
 What makes it SDPO and not IPO: the critics carry whole laws, so ρ_i may be any risk measure, also as the objective.
@@ -28,6 +28,7 @@ from portfolio_sdpo.rl.algorithms.counterfactual import assess_counterfactual
 from portfolio_sdpo.rl.algorithms.ipo import Ipo, IpoSettings
 from portfolio_sdpo.rl.algorithms.pathwise import Pathwise
 from portfolio_sdpo.rl.algorithms.ppo import Reading
+from portfolio_sdpo.rl.algorithms.trajectory import assess_trajectory
 from portfolio_sdpo.rl.critics import CriticSettings, Valuation
 from portfolio_sdpo.rl.risk_advantage import Assessment, assess
 from portfolio_sdpo.rl.rollout import Rollout
@@ -38,9 +39,10 @@ class SdpoSettings(IpoSettings):
 
     kind: Literal["sdpo"] = "sdpo"  # type: ignore[assignment]
     critic: CriticSettings = CriticSettings(kind="quantile")
-    estimator: Literal["score", "pathwise", "counterfactual"] = "score"
-    """How ∇ρ of a non-linear measure is estimated: by risk advantages, through critics that see the action, or (price
-    paths only) against what the policy's most likely action would have earned."""
+    estimator: Literal["score", "pathwise", "counterfactual", "trajectory"] = "score"
+    """How ∇ρ of a non-linear measure is estimated: by risk advantages, through critics that see the action, (price
+    paths only) against what the policy's most likely action would have earned, or from whole trajectories. The last two
+    have no use for critics."""
     risk_lambda: float = Field(default=0.9, ge=0, le=1)
     """λ of the risk advantages."""
     risk_atoms: int = Field(default=32, ge=2)
@@ -66,7 +68,7 @@ class Sdpo(Ipo):
         nonlinear = [index for index, item in enumerate(problem.constraints) if not item.measure.linear]
         if settings.critic.kind == "mean" and nonlinear:
             label = problem.constraints[nonlinear[0]].measure.label
-            raise SettingsError(f"sdpo: mean critics know nothing of {label}; use quantile critics.")
+            raise SettingsError(f"{settings.kind}: mean critics know nothing of {label}; use quantile critics.")
         if settings.estimator == "counterfactual" and any(item.signal != "reward" for item in problem.constraints):
             raise SettingsError("estimator: counterfactual knows only the reward of other weights; take score.")
         if settings.estimator == "pathwise":
@@ -76,13 +78,16 @@ class Sdpo(Ipo):
         return [*super().optimisers(), *([self.pathwise.critics.optimiser] if self.pathwise else [])]
 
     def observe(self, rollout: Rollout, generator: torch.Generator) -> Reading:
-        if self.settings.estimator != "counterfactual":
+        if self.settings.estimator in ("score", "pathwise"):
             return super().observe(rollout, generator)
-        objective = assess_counterfactual(self.problem.objective, self.problem.discount, rollout)
-        risks = [
-            assess_counterfactual(item.measure, discount, rollout)
-            for item, (_, discount) in zip(self.problem.constraints, self.keys, strict=True)
-        ]
+
+        def of(measure: RiskMeasure, key: tuple[str, float]) -> Assessment:
+            if self.settings.estimator == "counterfactual":
+                return assess_counterfactual(measure, key[1], rollout)
+            return assess_trajectory(measure, key, rollout, self.settings.partners)
+
+        objective = of(self.problem.objective, self.objective_key)
+        risks = [of(item.measure, key) for item, key in zip(self.problem.constraints, self.keys, strict=True)]
         return Reading(Grid(rollout), objective, risks, self.risk_metrics(rollout, objective, risks))
 
     def improve(

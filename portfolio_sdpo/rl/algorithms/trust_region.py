@@ -15,6 +15,12 @@ the mean running over all transitions of the batch. Summed over an episode the a
 hence the scale; it is exact for undiscounted budgets (γ_i = 1, scale = length of an episode). For γ_i < 1 it replaces
 the discounted distribution of states by the visited one of equal mass, as is usual for the objective, so that objective
 and costs stand on one footing.
+
+Measures. With quantile critics a cost may be any risk measure, also as the objective: A_i is then the risk advantage
+that SDPO uses, `estimate_i` the same corrected estimate, of this rollout alone. The model stays first-order in the law:
+it prices a change of the policy by the influence function at the current law, so what a step changes of the influence
+function itself (its mean, its quantile) is left out, an error of the order of the step squared, which neither the
+projection nor the line search sees. The published safety bounds are for expectations and are not claimed here.
 """
 
 from __future__ import annotations
@@ -23,14 +29,17 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 import torch
+from gymnasium import spaces
 from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.rl.algorithms.base import Metrics, policy_metrics
+from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.rl.algorithms.base import Metrics, Problem, policy_metrics, refuse_nonlinear
 from portfolio_sdpo.rl.algorithms.ppo import ActorCritic, ActorCriticSettings
 from portfolio_sdpo.rl.risk_advantage import Assessment
 from portfolio_sdpo.rl.rollout import Rollout
@@ -110,7 +119,15 @@ class Proposal:
 class TrustRegion(ActorCritic):
     """One step per rollout: the algorithm proposes it by a local model, a line search shortens it until it is good."""
 
+    accepts_nonlinear = True  # given quantile critics
     settings: TrustRegionSettings
+
+    def __init__(
+        self, settings: TrustRegionSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
+    ) -> None:
+        super().__init__(settings, problem, codec, action_space)
+        if settings.critic.kind == "mean":
+            refuse_nonlinear(settings.kind, problem, "use quantile critics, or sdpo,")
 
     @abstractmethod
     def propose(self, model: LocalModel) -> Proposal:

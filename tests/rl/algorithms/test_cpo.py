@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
+from scipy.stats import norm
+from torch.nn.utils import parameters_to_vector
 
 from portfolio_sdpo.envs.exact import evaluate, solve_expectation
 from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpVectorEnv, random_cmdp
@@ -17,13 +19,14 @@ from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem
 from portfolio_sdpo.rl.algorithms.cpo import Cpo, CpoSettings, recovery_step, solve_dual
 from portfolio_sdpo.rl.algorithms.pcpo import Pcpo, PcpoSettings
-from portfolio_sdpo.rl.algorithms.trust_region import LocalModel, conjugate_gradient, curvature
+from portfolio_sdpo.rl.algorithms.trust_region import LocalModel, Surrogate, assign, conjugate_gradient, curvature
 from portfolio_sdpo.rl.critics import CriticSettings
 from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 
 BOTH = pytest.mark.parametrize("algorithm, settings", [(Cpo, CpoSettings), (Pcpo, PcpoSettings)])
 LINEAR = ActorSettings(hidden=())
 CRITIC = CriticSettings(kind="mean", hidden=(16,), epochs=2, minibatches=2)
+LAWS = CriticSettings(kind="quantile", hidden=(16,), dimension=16, atoms=16, epochs=2, minibatches=2, averaging=0.9)
 
 
 def problem(*specs, discount=1.0):
@@ -280,8 +283,69 @@ def test_continuous_actions(algorithm, settings, exposure, make, train):
 
 
 @BOTH
-def test_refuses_what_is_not_an_expectation(algorithm, settings, exposure, make):
-    with pytest.raises(SettingsError, match=rf"^{settings().kind}: .*cvar\[0\.1\]"):
+def test_mean_critics_refuse_what_is_not_an_expectation(algorithm, settings, exposure, make):
+    kind = settings().kind
+    with pytest.raises(SettingsError) as caught:
         make(algorithm, settings(), problem("cvar(0.1) of reward >= 0"), exposure)
-    with pytest.raises(SettingsError, match=r"cvar\[0.1\]"):
+    assert str(caught.value) == (
+        f"{kind}: bounds only expectations, not cvar[0.1]; use quantile critics, or sdpo, for this measure."
+    )
+    with pytest.raises(SettingsError, match=rf"^{kind}: .*cvar\[0\.1\]"):
         make(algorithm, settings(), Problem(objective=CVaR(alpha=0.1)), exposure)
+
+
+# --- non-linear measures, by quantile critics -----------------------------------------------------------------------
+
+
+@BOTH
+def test_variance_ends_at_the_bound(algorithm, settings, bandit, make, train, probabilities):
+    """With probability p of a noisy arm that earns 1 ± 1 instead of a sure 0, variance is p + p(1 − p): under 0.51 at
+    most p = 0.3. From p = ½, which breaks the bound, both come back to it, and stay."""
+    env = bandit([1.0, 0.0], [1.0, 0.0], envs=1000)
+    learner = make(algorithm, settings(actor=LINEAR, critic=LAWS), problem("variance of reward <= 0.51"), env)
+    rows = train(learner, env, 25)
+    p = float(probabilities(learner)[0])
+    assert p == pytest.approx(0.3, abs=0.04)
+    assert rows[0]["risk_0"] == pytest.approx(0.75, abs=0.08)
+    assert rows[-1]["risk_0"] == pytest.approx(2 * p - p * p, abs=0.08)
+
+
+@pytest.mark.parametrize("spec", ["variance of reward <= 9", "cvar(0.2) of reward >= -9"])
+def test_the_local_model_prices_small_steps_as_the_exact_risk_does(spec, bandit, make, probabilities):
+    """Arms 1 ± 1, 0.5 ± 0.2, 0 ± 0.5: what the surrogate says of small steps, against the risk of the mixture, with the
+    sign in which more is worse."""
+    means, deviations = np.array([1.0, 0.5, 0.0]), np.array([1.0, 0.2, 0.5])
+    env = bandit(means.tolist(), deviations.tolist(), envs=20_000)
+    critic = CriticSettings(**{**dict(LAWS), "learning_rate": 1e-2, "warm_up": 120, "transitions": 4000})
+    learner = make(Pcpo, PcpoSettings(actor=LINEAR, critic=critic), problem(spec), env)
+    rollout = Collector(env, ["reward"], 1, seed=0).collect(learner.policy, 0)
+    _, objective, risks, _ = learner.observe(rollout, torch_generator(stream(0, 0, Purpose.UPDATE)))
+    surrogate = Surrogate(learner.policy, rollout, learner.scaled_advantages(rollout, objective, risks))
+    constraint = learner.problem.constraints[0]
+    law = torch.from_numpy((means + deviations * norm.ppf((np.arange(2000) + 0.5) / 2000)[:, None]).ravel())
+
+    def exact():
+        weights = probabilities(learner).double().repeat(2000) / 2000
+        return constraint.sign * constraint.measure(law, weights).item()
+
+    start, before = parameters_to_vector(learner.policy.parameters()).detach(), exact()
+    assert constraint.sign * risks[0].estimate == pytest.approx(before, abs=0.03)
+    generator = torch.Generator().manual_seed(0)
+    predicted, true = [], []
+    for _ in range(6):
+        assign(learner.policy, start + 0.05 * torch.randn(len(start), generator=generator))
+        with torch.no_grad():
+            predicted.append(surrogate.changes()[1].item())
+        true.append(exact() - before)
+    np.testing.assert_allclose(predicted, true, atol=0.15 * np.abs(true).max())
+
+
+@BOTH
+def test_a_tail_as_the_objective(algorithm, settings, bandit, make, train, probabilities):
+    """A sure 0.5 against 1 ± 2: the mean prefers the second arm, the 0.1-CVaR (0.5 against −2.5) the first."""
+    env = bandit([0.5, 1.0], [0.0, 2.0])
+    task = Problem(discount=1.0, objective=CVaR(alpha=0.1), constraints=problem("variance of reward <= 9").constraints)
+    learner = make(algorithm, settings(actor=LINEAR, critic=LAWS, max_kl=0.02), task, env)
+    rows = train(learner, env, 20)
+    assert probabilities(learner)[0] > 0.75
+    assert rows[-1]["objective"] > rows[0]["objective"] + 0.5
