@@ -1,9 +1,10 @@
 """Training rate against raw stepping with the same worker processes, in one run. Prints one JSON object.
 
-python benchmarks/safety_training.py [--tasks PointGoal1,...] [--workers 1,2] [--rounds 3] [--algorithms sdpo,ppo]
+python benchmarks/safety_training.py [--experiments safety-b-pointgoal1,...] [--workers 1,2] [--rounds 3]
+    [--algorithms sdpo,ppo]
 
 Raw stepping: every worker process steps its own robot with random actions, and does nothing else. Training: the
-paper's settings of (B), batches of 30,000 steps collected by as many worker processes while the process of the learner
+experiment's settings, batches of 30,000 steps collected by as many worker processes while the process of the learner
 updates the policy (`overlap`). Raw stepping is timed before and after training, all by the wall clock, so other work on
 the machine counts against both; rates are medians. With as many workers as cores the learner has no core of its own.
 """
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from portfolio_sdpo.experiments.safety import find_safety_experiment
+from portfolio_sdpo.experiments.safety import WorldSettings, find_safety_experiment
 from portfolio_sdpo.experiments.safety_runs import SafetyRun, world_maker
 from portfolio_sdpo.rl import Trainer
 from portfolio_sdpo.rl.trainer import worker_collector
@@ -32,7 +33,7 @@ WARM_UP = 2
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", default="PointGoal1,PointGoal2")
+    parser.add_argument("--experiments", default="safety-b-pointgoal1-short,safety-b-pointgoal1,safety-b-pointgoal2")
     parser.add_argument("--workers", default=f"1,{os.cpu_count()}")
     parser.add_argument("--algorithms", default="sdpo,ppo")
     parser.add_argument("--rounds", type=int, default=3)
@@ -40,25 +41,25 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     results = [
-        compare(task, label, int(workers), options)
-        for task in options.tasks.split(",")
+        compare(name, label, int(workers), options)
+        for name in options.experiments.split(",")
         for workers in dict.fromkeys(options.workers.split(","))
         for label in options.algorithms.split(",")
     ]
     print(json.dumps({"benchmark": "safety_training", "cores": os.cpu_count(), "results": results}, indent=2))
 
 
-def compare(task: str, label: str, workers: int, options: argparse.Namespace) -> dict[str, Any]:
+def compare(name: str, label: str, workers: int, options: argparse.Namespace) -> dict[str, Any]:
     """One line of the result."""
     rounds = options.rounds
-    experiment = find_safety_experiment(f"safety-b-{task.lower()}").with_changes(
+    experiment = find_safety_experiment(name).with_changes(
         iterations=WARM_UP + rounds + 1,  # the last iteration has no collecting beside it
         episodes=options.episodes,
         lane=max(options.episodes // (2 * workers), 1),
         overlap=True,
         tensorboard=False,
     )
-    raw = [raw_rate(task, workers) for _ in range((rounds + 1) // 2)]
+    raw = [raw_rate(experiment.world, workers) for _ in range((rounds + 1) // 2)]
     trained: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         run = SafetyRun(experiment, label, 0, Path(folder))
@@ -72,10 +73,10 @@ def compare(task: str, label: str, workers: int, options: argparse.Namespace) ->
                 return len(trained) >= rounds
 
             trainer.run(watch)
-    raw += [raw_rate(task, workers) for _ in range((rounds + 1) // 2)]
+    raw += [raw_rate(experiment.world, workers) for _ in range((rounds + 1) // 2)]
     stepping, training = statistics.median(raw), statistics.median(trained)
     return {
-        "task": task,
+        "experiment": name,
         "algorithm": label,
         "workers": workers,
         "raw_steps_per_second": round(stepping),
@@ -84,12 +85,12 @@ def compare(task: str, label: str, workers: int, options: argparse.Namespace) ->
     }
 
 
-def raw_rate(task: str, workers: int, seconds: float = 8.0) -> float:
+def raw_rate(world: WorldSettings, workers: int, seconds: float = 8.0) -> float:
     """Steps per second of so many processes together, resets included."""
     context = multiprocessing.get_context("spawn")
     ready, go = context.Semaphore(0), context.Event()
     counts = context.Queue()
-    processes = [context.Process(target=_step, args=(task, i, seconds, ready, go, counts)) for i in range(workers)]
+    processes = [context.Process(target=_step, args=(world, i, seconds, ready, go, counts)) for i in range(workers)]
     for process in processes:
         process.start()
     for _ in processes:
@@ -101,10 +102,10 @@ def raw_rate(task: str, workers: int, seconds: float = 8.0) -> float:
     return total
 
 
-def _step(task: str, seed: int, seconds: float, ready: Any, go: Any, counts: Any) -> None:
+def _step(world: WorldSettings, seed: int, seconds: float, ready: Any, go: Any, counts: Any) -> None:
     from portfolio_sdpo.envs.safety.env import SafetyEnv
 
-    env = SafetyEnv(task)
+    env = SafetyEnv(world.task, near=world.near)
     rng = np.random.default_rng(seed)
     env.reset(seed=seed)
     steps, done = 0, False

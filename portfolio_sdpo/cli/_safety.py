@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from portfolio_sdpo.cli._grid import GridOptions
 from portfolio_sdpo.cli._outcomes import end_with, outcomes_record
 
 if TYPE_CHECKING:
@@ -20,15 +22,11 @@ def run(
     seeds: tuple[int, ...] | None,
     algorithms: tuple[str, ...] | None,
     iterations: int | None,
-    jobs: int,
     workers: int,
     overlap: bool,
-    restart: bool,
-    as_json: bool,
+    options: GridOptions,
 ) -> None:
     """Make the runs that are not done yet and sum up what was asked for."""
-    from rich.console import Console
-
     from portfolio_sdpo.experiments.safety import find_safety_experiment
     from portfolio_sdpo.experiments.safety_runs import run_safety, safety_runs
     from portfolio_sdpo.experiments.safety_summary import summarise_safety
@@ -39,17 +37,17 @@ def run(
         declared = declared.with_changes(overlap=True)
     experiment = declared.with_changes(iterations=iterations, seeds=seeds, algorithms=algorithms)
     board = Board(experiment.problem.constraints, experiment.title)
-    with board.shown(Console(stderr=True, quiet=as_json)):
-        outcomes = run_safety(experiment, jobs=jobs, workers=workers, board=board, restart=restart)
+    with options.applied(name, board) as means:
+        outcomes = run_safety(experiment, workers=workers, board=board, **means)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     fallen = {outcome.run for outcome in failed}
     sound = [each.name for each in safety_runs(experiment) if each.name not in fallen]
     summary = summarise_safety(declared, only=sound) if sound else None
-    if as_json:
+    if options.as_json:
         typer.echo(json.dumps(outcomes_record(outcomes, summary), indent=2))
     elif summary:
         _print(summary)
-    end_with(failed)
+    end_with(failed, as_json=options.as_json)
 
 
 def show(name: str, seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None, as_json: bool) -> None:
@@ -64,13 +62,12 @@ def show(name: str, seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] |
         _print(summary)
 
 
-def figures(name: str, seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None) -> None:
+def figures(name: str, seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None) -> list[Path]:
     """Draw what is there."""
     from portfolio_sdpo.experiments.safety import find_safety_experiment
     from portfolio_sdpo.experiments.safety_figures import make_safety_figures
 
-    for path in make_safety_figures(find_safety_experiment(name), only=_names(name, seeds, algorithms)):
-        typer.echo(path)
+    return list(make_safety_figures(find_safety_experiment(name), only=_names(name, seeds, algorithms)))
 
 
 def _names(name: str, seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None) -> list[str] | None:

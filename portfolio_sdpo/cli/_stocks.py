@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import typer
 
+from portfolio_sdpo.cli._grid import GridOptions
 from portfolio_sdpo.cli._outcomes import end_with, outcomes_record
 
 NAME = "stocks"
@@ -15,23 +17,22 @@ def run(
     seeds: tuple[int, ...] | None,
     algorithms: tuple[str, ...] | None,
     iterations: int | None,
-    jobs: int,
-    restart: bool,
-    as_json: bool,
+    options: GridOptions,
 ) -> None:
     """Make the walks that are not there yet and sum up what was asked for."""
-    from portfolio_sdpo.cli._walk_progress import walk_progress
     from portfolio_sdpo.experiments.stocks import BENCHMARKS, STOCKS
-    from portfolio_sdpo.experiments.stocks_runs import pending_walks, run_stocks
+    from portfolio_sdpo.experiments.stocks_runs import run_stocks
     from portfolio_sdpo.experiments.stocks_summary import summarise_stocks
+    from portfolio_sdpo.rl.progress import Board
 
     experiment = STOCKS.with_changes(iterations=iterations, seeds=seeds, algorithms=algorithms)
-    with walk_progress(as_json, pending_walks(experiment)) as progress:
-        outcomes = run_stocks(experiment, jobs=jobs, progress=progress, restart=restart)
+    board = Board((), experiment.title)
+    with options.applied(NAME, board) as means:
+        outcomes = run_stocks(experiment, board=board, **means)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     sound = [each.run for each in outcomes if each not in failed and each.run != BENCHMARKS]
     summary = summarise_stocks(experiment, labels=sound, seeds=experiment.seeds) if sound else None
-    if as_json:
+    if options.as_json:
         typer.echo(json.dumps(outcomes_record(outcomes, summary), indent=2, allow_nan=False))
     elif summary:
         from rich.console import Console
@@ -39,7 +40,7 @@ def run(
         from portfolio_sdpo.experiments.stocks_report import render_stocks
 
         Console().print(render_stocks(summary))
-    end_with(failed)
+    end_with(failed, as_json=options.as_json)
 
 
 def show(seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None, as_json: bool) -> None:
@@ -59,11 +60,10 @@ def show(seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None, as_j
     Console().print(render_stocks(summary))
 
 
-def figures(seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None) -> None:
+def figures(seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None) -> list[Path]:
     """Draw what is there."""
     from portfolio_sdpo.experiments.stocks import STOCKS
     from portfolio_sdpo.experiments.stocks_figures import make_stocks_figures
 
     experiment = STOCKS.with_changes(seeds=seeds, algorithms=algorithms)
-    for path in make_stocks_figures(experiment, labels=algorithms, seeds=seeds):
-        typer.echo(path)
+    return list(make_stocks_figures(experiment, labels=algorithms, seeds=seeds))

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from portfolio_sdpo.cli import _safety, _stocks
+from portfolio_sdpo.cli import _completion, _safety, _stocks
+from portfolio_sdpo.cli._agent_options import Json
+from portfolio_sdpo.cli._examples import examples
+from portfolio_sdpo.cli._grid import AddressOption, GridOptions, JobsOption, RestartOption, RetriesOption, WhereOption
 from portfolio_sdpo.cli._outcomes import end_with, outcomes_record
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.cli._registry import Place
+from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
     from portfolio_sdpo.experiments.presets import Experiment
 
-app = typer.Typer(no_args_is_help=True, help="Run, sum up and draw the declared experiments.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run, sum up and draw the declared experiments.",
+    epilog=examples("experiment list", "experiment run cmdp-variance-binding --jobs 2", "experiment show stocks"),
+)
 
-Name = Annotated[str, typer.Argument(help="The experiment; `experiment list` names them.")]
+Name = Annotated[
+    str,
+    typer.Argument(help="The experiment; `experiment list` names them.", autocompletion=_completion.experiments),
+]
 Seeds = Annotated[
     str | None, typer.Option("--seeds", metavar="0,1,...", help="Seeds of the runs. Run k is on the k-th CMDP seed.")
 ]
@@ -25,10 +37,9 @@ CmdpSeeds = Annotated[str | None, typer.Option("--cmdp-seeds", metavar="11,12,..
 Algorithms = Annotated[
     str | None, typer.Option("--algorithms", metavar="sdpo,ppo,...", help="Only these of the experiment's algorithms.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("experiment list", "experiment list --json"))
 def list_experiments(as_json: Json = False) -> None:
     """Name every experiment, its question and its size."""
     from portfolio_sdpo.experiments.presets import EXPERIMENTS
@@ -48,7 +59,14 @@ def list_experiments(as_json: Json = False) -> None:
     Console().print(render_list(EXPERIMENTS), render_safety_list(SAFETY_EXPERIMENTS), render_declared(STOCKS), sep="")
 
 
-@app.command("run")
+@app.command(
+    "run",
+    epilog=examples(
+        "experiment run cmdp-variance-binding --jobs 2",
+        "experiment run stocks --seeds 0,1 --algorithms ppo --json",
+        "experiment run safety-b-pointgoal1-short --jobs 2 --seeds 0,1",
+    ),
+)
 def run(
     name: Name,
     seeds: Seeds = None,
@@ -58,7 +76,10 @@ def run(
         int | None,
         typer.Option("--iterations", help="Other than declared, and the same for all; of stocks: updates a day."),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Runs at a time.")] = os.cpu_count() or 1,
+    jobs: JobsOption = None,
+    parallel: WhereOption = "local",
+    ray_address: AddressOption = None,
+    retries: RetriesOption = 2,
     workers: Annotated[
         int | None, typer.Option("--workers", min=0, help="Processes that collect for each run; Safety Gym only.")
     ] = None,
@@ -66,22 +87,24 @@ def run(
         bool,
         typer.Option("--overlap", help="Collect while an update is made, by the policy before it; Safety Gym only."),
     ] = False,
-    restart: Annotated[bool, typer.Option("--restart", help="Replace runs made with other settings.")] = False,
+    restart: RestartOption = False,
+    registry: Place = None,
     as_json: Json = False,
 ) -> None:
     """Run what is not done yet of an experiment and sum up the results.
 
-    An interrupted experiment goes on where it was. A run that fails is reported and does not stop the others.
+    An interrupted experiment goes on where it was. A run that fails is reported and does not stop the others. The
+    results are the same with any number of jobs, here and on a cluster.
     """
+    options = GridOptions(jobs, parallel, ray_address, retries, restart, registry, as_json)
     if name.startswith(_safety.PREFIX):
-        chosen = _choice(name, seeds, cmdp_seeds, algorithms)
-        _safety.run(name, *chosen, iterations, jobs, workers or 0, overlap, restart, as_json)
+        _safety.run(name, *_choice(name, seeds, cmdp_seeds, algorithms), iterations, workers or 0, overlap, options)
         return
     if workers is not None or overlap:
         option = "--overlap" if workers is None else "--workers"
         raise SettingsError(f"{option}: {name} collects in the run's own process; leave it out and give --jobs.")
     if name == _stocks.NAME:
-        _stocks.run(*_choice(name, seeds, cmdp_seeds, algorithms), iterations, jobs, restart, as_json)
+        _stocks.run(*_choice(name, seeds, cmdp_seeds, algorithms), iterations, options)
         return
     from rich.console import Console
 
@@ -93,8 +116,8 @@ def run(
 
     experiment = _chosen(name, seeds, cmdp_seeds, algorithms, iterations)
     board = Board(experiment.problem.constraints, experiment.title)
-    with board.shown(Console(stderr=True, quiet=as_json)):
-        outcomes = run_experiment(experiment, jobs=jobs, board=board, restart=restart)
+    with options.applied(name, board) as means:
+        outcomes = run_experiment(experiment, board=board, **means)
     failed = [outcome for outcome in outcomes if outcome.status == "failed"]
     sound = [case for case in cases(experiment) if case.name not in {outcome.run for outcome in failed}]
     summary = summarise(experiment, only=sound) if sound else None
@@ -102,10 +125,10 @@ def run(
         typer.echo(json.dumps(outcomes_record(outcomes, summary), indent=2))
     elif summary:
         Console().print(render(summary))
-    end_with(failed)
+    end_with(failed, as_json=as_json)
 
 
-@app.command("show")
+@app.command("show", epilog=examples("experiment show stocks", "experiment show cmdp-cvar --seeds 0 --json"))
 def show(
     name: Name,
     seeds: Seeds = None,
@@ -113,7 +136,10 @@ def show(
     algorithms: Algorithms = None,
     as_json: Json = False,
 ) -> None:
-    """Sum up the runs that are there: all of them, or those with the given seeds and algorithms."""
+    """Sum up the runs that are there.
+
+    All of them, or those with the given seeds and algorithms.
+    """
     if name.startswith(_safety.PREFIX):
         _safety.show(name, *_choice(name, seeds, cmdp_seeds, algorithms), as_json)
         return
@@ -136,22 +162,35 @@ def show(
     Console().print(render(summary))
 
 
-@app.command("figures")
-def figures(name: Name, seeds: Seeds = None, cmdp_seeds: CmdpSeeds = None, algorithms: Algorithms = None) -> None:
-    """Draw the runs that are there, as PNG and SVG in the experiment's folder."""
+@app.command("figures", epilog=examples("experiment figures stocks", "experiment figures cmdp-cvar --json"))
+def figures(
+    name: Name,
+    seeds: Seeds = None,
+    cmdp_seeds: CmdpSeeds = None,
+    algorithms: Algorithms = None,
+    as_json: Json = False,
+) -> None:
+    """Draw the runs that are there, as PNG and SVG in its folder."""
+    paths = _drawn(name, seeds, cmdp_seeds, algorithms)
+    if as_json:
+        typer.echo(json.dumps({"experiment": name, "figures": [str(path) for path in paths]}, indent=2))
+        return
+    for path in paths:
+        typer.echo(path)
+
+
+def _drawn(name: str, seeds: str | None, cmdp_seeds: str | None, algorithms: str | None) -> Sequence[Path]:
+    """The files of the figures."""
     if name.startswith(_safety.PREFIX):
-        _safety.figures(name, *_choice(name, seeds, cmdp_seeds, algorithms))
-        return
+        return _safety.figures(name, *_choice(name, seeds, cmdp_seeds, algorithms))
     if name == _stocks.NAME:
-        _stocks.figures(*_choice(name, seeds, cmdp_seeds, algorithms))
-        return
+        return _stocks.figures(*_choice(name, seeds, cmdp_seeds, algorithms))
     from portfolio_sdpo.experiments.cases import cases
     from portfolio_sdpo.experiments.figures import make_figures
 
     experiment = _chosen(name, seeds, cmdp_seeds, algorithms)
     everything = seeds is None and cmdp_seeds is None and algorithms is None
-    for path in make_figures(experiment, only=None if everything else cases(experiment)):
-        typer.echo(path)
+    return list(make_figures(experiment, only=None if everything else cases(experiment)))
 
 
 def _chosen(
@@ -165,7 +204,8 @@ def _chosen(
 
     if name not in EXPERIMENTS:
         known = ", ".join([*EXPERIMENTS, "safety-b-<task>", "safety-c", _stocks.NAME])
-        raise SettingsError(f"there is no experiment {name!r}; choose one of {known}.")
+        hint = did_you_mean(name, _completion.EXPERIMENTS)
+        raise SettingsError(f"there is no experiment {name!r}{hint}; choose one of {known}.")
     return find_experiment(name).with_changes(
         iterations=iterations,
         seeds=_numbers("--seeds", seeds),

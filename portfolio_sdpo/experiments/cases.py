@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from portfolio_sdpo.envs import Cmdp
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.folders import experiment_folder, write_content
+from portfolio_sdpo.experiments.folders import experiment_folder, read_json, write_content
 from portfolio_sdpo.experiments.grid import Run
 from portfolio_sdpo.experiments.presets import USUAL_FRESH_EPISODES, CmdpSettings, Experiment
 from portfolio_sdpo.rl import TrainSettings, checkpoint
@@ -95,7 +95,7 @@ class Case(Run):
                 raise RunError(f"{self.start.folder} has no checkpoint: run the experiment again, which makes it anew.")
             shared["start"] = found[-1]
         return TrainSettings(
-            problem=experiment.problem,
+            problem=experiment.problem_of(self.label),
             algorithm=experiment.algorithms[self.label],
             iterations=experiment.iterations,
             **shared,
@@ -129,6 +129,12 @@ class Case(Run):
             np.save(content, returns)
             write_content(self.folder / "evaluation.npy", content.getvalue())
         self.mark_done(figures=figures)
+
+    def details(self) -> dict[str, Any]:
+        return self.settings(_drawn(self.experiment.cmdp, self.cmdp_seed)).model_dump(mode="json")
+
+    def found(self) -> dict[str, Any]:
+        return dict(read_json(self.folder / "final.json")["figures"])
 
     def identity(self) -> dict[str, Any]:
         return {"label": self.label, "cmdp_seed": self.cmdp_seed, "seed": self.seed}

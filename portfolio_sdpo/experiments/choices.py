@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 
 def distinct(seeds: tuple[int, ...]) -> tuple[int, ...]:
@@ -26,5 +26,8 @@ def chosen(experiment: str, declared: Iterable[str], asked: Iterable[str] | None
     wanted = list(asked)
     unknown = [label for label in wanted if label not in labels]
     if unknown:
-        raise SettingsError(f"algorithms: {experiment} has no {unknown[0]!r}; it has {', '.join(labels)}.")
+        raise SettingsError(
+            f"algorithms: {experiment} has no {unknown[0]!r}{did_you_mean(unknown[0], labels)}; "
+            f"it has {', '.join(labels)}."
+        )
     return tuple(label for label in labels if label in wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from portfolio_sdpo.experiments.folders import experiment_folder, read_json
 from portfolio_sdpo.experiments.presets import Experiment
 from portfolio_sdpo.experiments.references import References, read_references
 from portfolio_sdpo.experiments.summary import run_folders
-from portfolio_sdpo.risk import BadStateProbability, Constraint, CVaR, Variance
+from portfolio_sdpo.risk import BadStateProbability, Constraint, CVaR, RiskMeasure, Variance
 from portfolio_sdpo.rl.algorithms.base import Metrics, Problem
 from portfolio_sdpo.rl.metrics import read_rows
 
@@ -36,6 +36,11 @@ COLOURS = {
     "ipo": "#CC79A7",
     "cpo": "#009E73",
     "pcpo": "#E69F00",
+    "sdpo-trajectory": "#56B4E9",
+    "pd-sdpo": "#009E73",
+    "pd-trajectory": "#CC79A7",
+    "sdpo-cvar": "#0072B2",
+    "sdpo-mean": "#56B4E9",
 }
 _SPARE = ("#E69F00", "#56B4E9", "#CC79A7", "#000000")
 NAMES = {
@@ -46,6 +51,11 @@ NAMES = {
     "ipo": "IPO",
     "cpo": "CPO",
     "pcpo": "PCPO",
+    "sdpo-trajectory": "SDPO, no critics",
+    "pd-sdpo": "PD-SDPO",
+    "pd-trajectory": "PD-SDPO, no critics",
+    "sdpo-cvar": "SDPO for CVaR",
+    "sdpo-mean": "SDPO for the mean",
 }
 INK = "#333333"
 WINDOW = 20
@@ -113,18 +123,22 @@ def _running_mean(values: Array) -> Array:
 
 
 def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Sequence[References]) -> Figure:
-    """Panel (a) return, then one panel for each constraint: its true risk, the learner's own estimate and the bound."""
-    constraints = experiment.problem.constraints
-    figure = Figure(figsize=(3.6 + 3.6 * len(constraints), 3.3), layout="constrained")
-    axes: list[Axes] = list(np.atleast_1d(figure.subplots(1, 1 + len(constraints))))
-    for curve in curves:
-        _band(axes[0], curve.column("exact_return", "true_return"), colour_of(curve.label))
-    _level(axes[0], [one.optimum.mean for one in known if one.optimum], "optimum")
-    if experiment.safe_start is None:
-        _level(axes[0], [one.uniform.mean for one in known], "uniform")
-    axes[0].set(title="(a) expected return", xlabel="iteration")
-    for index, constraint in enumerate(constraints):
-        axis = axes[1 + index]
+    """Return, then one panel for each constraint: its true risk, the learner's own estimate and the bound.
+
+    An objective other than the expected return has a panel of its own, the first.
+    """
+    objective, constraints = experiment.problem.objective, experiment.problem.constraints
+    titles = [] if objective.linear else [_measure_name(objective, "reward")]
+    titles += ["expected return", *(_measure_name(item.measure, item.signal) for item in constraints)]
+    figure = Figure(figsize=(3.6 * len(titles), 3.3), layout="constrained")
+    axes: list[Axes] = list(np.atleast_1d(figure.subplots(1, len(titles))))
+    for letter, axis, title in zip("abcdefghi", axes, titles, strict=False):
+        axis.set(title=f"({letter}) {title}", xlabel="iteration")
+    if not objective.linear:
+        columns = [f"{kind}_objective" for kind in ("exact", "integrated", "true")]
+        _reached(axes.pop(0), curves, columns, _levels(experiment, known, "value"))
+    _reached(axes.pop(0), curves, ["exact_return", "true_return"], _levels(experiment, known, "mean"))
+    for index, (axis, constraint) in enumerate(zip(axes, constraints, strict=True)):
         for curve in curves:
             estimate = curve.column(f"risk_{index}")
             if estimate is not None:
@@ -135,15 +149,32 @@ def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Seque
         for curve, risk in zip(curves, truth, strict=True):
             _band(axis, risk, colour_of(curve.label))
         _bound(axis, constraint, [risk for risk in truth if risk is not None])
-        letter = "bcdefgh"[index]
-        axis.set(title=f"({letter}) {_risk_name(constraint)}", xlabel="iteration")
     handles: list[Any] = [Line2D([], [], color=colour_of(curve.label), label=_name(curve)) for curve in curves]
     handles.append(Line2D([], [], color=INK, linewidth=0.6, alpha=0.6, label="learner's estimate (mean of 20)"))
     runs = max(len(curve.logs) for curve in curves)
     if runs > 1:
         handles.append(Patch(color=INK, alpha=0.15, linewidth=0, label=f"± 1 sd over {runs} runs"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    # As many as fit side by side.
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3 + len(titles)))
     return figure
+
+
+def _levels(experiment: Experiment, known: Sequence[References], what: str) -> dict[str, list[float]]:
+    """Mean or value of the best policy within the bounds and, where that is the start, of the uniform one."""
+    levels = {"optimum": [getattr(one.optimum, what) for one in known if one.optimum]}
+    if experiment.safe_start is None:
+        levels["uniform"] = [getattr(one.uniform, what) for one in known]
+    return levels
+
+
+def _reached(
+    axis: Axes, curves: Sequence[Curves], columns: Sequence[str], levels: Mapping[str, Sequence[float]]
+) -> None:
+    """What every algorithm reaches in the first of these columns that there is, and what there is to be reached."""
+    for curve in curves:
+        _band(axis, curve.column(*columns), colour_of(curve.label))
+    for text, values in levels.items():
+        _level(axis, values, text)
 
 
 def draw_boxes(experiment: Experiment, curves: Sequence[Curves]) -> Figure:
@@ -180,7 +211,9 @@ def draw_boxes(experiment: Experiment, curves: Sequence[Curves]) -> Figure:
 
 
 def _marked_cvar(problem: Problem) -> CVaR | None:
-    """The constraint that the returns themselves show: a lower tail of the reward, discounted as they are."""
+    """What the returns themselves show: a lower tail of the reward, discounted as they are, maximised or bounded."""
+    if isinstance(problem.objective, CVaR) and problem.objective.tail == "lower":
+        return problem.objective
     for constraint in problem.constraints:
         of_returns = constraint.signal == "reward" and problem.discount_of(constraint) == problem.discount
         if of_returns and isinstance(constraint.measure, CVaR) and constraint.measure.tail == "lower":
@@ -237,16 +270,16 @@ def beside(axis: Axes, height: float, text: str) -> None:
     axis.annotate(text, (1.0, height), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
 
 
-def _risk_name(constraint: Constraint) -> str:
-    signal = "the return" if constraint.signal == "reward" else constraint.signal
-    match constraint.measure:
+def _measure_name(measure: RiskMeasure, signal: str) -> str:
+    signal = "the return" if signal == "reward" else signal
+    match measure:
         case CVaR(alpha=alpha):
             return f"{alpha:g}-CVaR of {signal}"
         case Variance():
             return f"variance of {signal}"
         case BadStateProbability():
             return f"probability of {signal}"
-    return f"{constraint.measure.label} of {signal}"
+    return f"{measure.label} of {signal}"
 
 
 def _name(curve: Curves) -> str:

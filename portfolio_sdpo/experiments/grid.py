@@ -1,25 +1,28 @@
-"""Runs a grid in parallel processes, run by run: what is done is skipped, what was interrupted goes on.
+"""Runs a grid, run by run, in parallel: what is done is skipped, what was interrupted goes on.
 
-A run that fails is recorded and does not stop the others. What a run is, and how it is made, each kind of experiment
-says for itself: a subclass of `Run`, and a function that makes one.
+A run that fails by its own error is recorded and does not stop the others. A run whose worker died is made again, from
+its checkpoint, a few times. What a run is, and how it is made, each kind of experiment says for itself: a subclass of
+`Run`, and a function that makes one. Where it is made, `parallel` says; the result is the same everywhere.
 """
 
 from __future__ import annotations
 
 import shutil
-import tempfile
+import threading
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import joblib
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from portfolio_sdpo.errors import PortfolioSdpoError, RunError
 from portfolio_sdpo.experiments.folders import write_json
+from portfolio_sdpo.experiments.parallel import GivenUpError, Local, LostWorkerError, Parallel, Workers, alone
 from portfolio_sdpo.rl import TrainSettings, metrics
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.progress import Board, LineFile
@@ -34,6 +37,8 @@ class Outcome:
     run: str
     status: Literal["finished", "skipped", "failed"]
     message: str = ""
+    found: Mapping[str, Any] = field(default_factory=dict)
+    """Figures of a run that was finished now; of others they are in their folders."""
 
 
 class Run(ABC):
@@ -70,6 +75,19 @@ class Run(ABC):
         return None
 
     @property
+    def needs(self) -> Sequence[Run]:
+        """All runs without which this one cannot begin."""
+        return () if self.before is None else (self.before,)
+
+    def details(self) -> dict[str, Any]:
+        """What it is made with, for records elsewhere."""
+        return {}
+
+    def found(self) -> dict[str, Any]:
+        """What came of it, of a run that is done, as far as its folder says it in figures."""
+        return {}
+
+    @property
     def folder(self) -> Path:
         return self.root / self.name
 
@@ -90,16 +108,34 @@ class Run(ABC):
         write_json(self.folder / "final.json", {**self.identity(), **found})
         (self.folder / "failure.json").unlink(missing_ok=True)
 
-    def record_failure(self, error: PortfolioSdpoError) -> None:
+    def record_failure(self, error: Exception, **more: Any) -> None:
         """Write down why the run failed; where even that is impossible the report has it."""
         with suppress(OSError, RunError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            record = {**self.identity(), "error": type(error).__name__, "message": str(error)}
+            record = {**self.identity(), "error": type(error).__name__, "message": str(error), **more}
             write_json(self.folder / "failure.json", record)
 
+    def clear(self) -> None:
+        """Make room for it where a run with other settings is."""
+        shutil.rmtree(self.folder)
 
-Make = Callable[[Any, Watcher], None]
-"""Makes a run in its folder, from its checkpoint if there is one, and records it; a function that can be sent."""
+
+class Observer:
+    """Is told of every run as it begins and ends, from any thread but never from two at once."""
+
+    def begun(self, run: Run) -> None:
+        """A worker is at it now."""
+
+    def ended(self, run: Run, outcome: Outcome) -> None:
+        """It is finished, or failed; what fails before it could begin is only told here."""
+
+    def skipped(self, run: Run) -> None:
+        """It was done before."""
+
+
+Make = Callable[[Any, Watcher], Mapping[str, Any] | None]
+"""Makes a run in its folder, from its checkpoint if there is one, and records it; returns figures for the report. A
+function that can be sent."""
 Task = Callable[[], None]
 """Something else to be done beside the runs; can be sent as well."""
 
@@ -112,90 +148,166 @@ class Stage:
     further: Sequence[Task] = ()
 
 
-def run_grid(
-    stages: Sequence[Stage], make: Make, board: Board, *, jobs: int = 1, restart: bool = False
-) -> list[Outcome]:
-    """Make what is not done yet, `jobs` runs at a time, one stage after the other; outcomes in the order of the runs.
+class Means(TypedDict, total=False):
+    """By what means a grid is made, which does not change the results: the options of `run_grid`."""
 
-    board: shows the runs while they run. restart: replace runs that were made with other settings, instead of
-    reporting them as failed.
+    jobs: int | None
+    """Runs at a time, 1 unless told otherwise; None for as many as there is room for."""
+    parallel: Parallel
+    """Where: `Local()` or `Ray(address)`."""
+    retries: int
+    """How often a run is made again whose worker died; twice unless told otherwise."""
+    restart: bool
+    """Replace runs that were made with other settings, instead of reporting them as failed."""
+    observer: Observer
+    """Is told of every run."""
+
+
+def run_grid(
+    stages: Sequence[Stage], make: Make, board: Board, root: Path, cores: int = 1, **means: Unpack[Means]
+) -> list[Outcome]:
+    """Make what is not done yet, one stage after the other; outcomes in the order of the runs.
+
+    board: shows the runs while they run. root: the experiment's folder. cores: that a run keeps busy.
     """
+    parallel, observer = means.get("parallel", Local()), means.get("observer", Observer())
+    jobs, retries = means.get("jobs", 1), means.get("retries", 2)
     board.runs = sum(len(stage.runs) for stage in stages)
-    outcomes: list[Outcome] = []
-    for stage in stages:
-        fallen = {outcome.run: outcome.message for outcome in outcomes if outcome.status == "failed"}
-        pending, known = _sort_out(stage.runs, fallen, restart)
-        board.finished += sum(outcome.status == "skipped" for outcome in known)
-        board.failed += sum(outcome.status == "failed" for outcome in known)
-        outcomes += known + _make_all(pending, stage.further, make, jobs, board)
     order = {run.name: place for place, run in enumerate(run for stage in stages for run in stage.runs)}
+    most = max((len(stage.runs) + len(stage.further) for stage in stages), default=1)
+    outcomes: list[Outcome] = []
+    with ExitStack() as stack:
+        workers: Workers | None = None
+        for stage in stages:
+            pending, known = _sort_out(stage.runs, outcomes, means.get("restart", False))
+            for run, outcome in known:
+                board.end(run.name, outcome.status, outcome.message)
+                if outcome.status == "failed":
+                    observer.ended(run, outcome)
+                else:
+                    observer.skipped(run)
+            if workers is None and (pending or stage.further):
+                # Not before there is something to do: a cluster may be far away.
+                workers = stack.enter_context(parallel.opened(root, jobs and max(1, min(jobs, most)), cores))
+            outcomes += [outcome for _, outcome in known]
+            if workers is not None:
+                outcomes += _Desk(make, board, observer, workers, retries).make_all(pending, stage.further)
     return sorted(outcomes, key=lambda outcome: order[outcome.run])
 
 
-def _sort_out(runs: Sequence[Run], fallen: dict[str, str], restart: bool) -> tuple[list[Run], list[Outcome]]:
+def _sort_out(
+    runs: Sequence[Run], before: Sequence[Outcome], restart: bool
+) -> tuple[list[Run], list[tuple[Run, Outcome]]]:
     """Runs that are to be made, and what is known of the others already."""
+    fallen = {outcome.run: outcome.message for outcome in before if outcome.status == "failed"}
     pending: list[Run] = []
-    known: list[Outcome] = []
+    known: list[tuple[Run, Outcome]] = []
     for run in runs:
-        if run.before is not None and run.before.name in fallen:
-            known.append(Outcome(run.name, "failed", f"{run.before.name}: {fallen[run.before.name]}"))
+        lacking = next((each.name for each in run.needs if each.name in fallen), None)
+        if lacking is not None:
+            known.append((run, Outcome(run.name, "failed", f"{lacking}: {fallen[lacking]}")))
             continue
         try:
             done = run.done()
         except RunError as error:
             if not restart:
-                known.append(Outcome(run.name, "failed", str(error)))
+                known.append((run, Outcome(run.name, "failed", str(error))))
                 continue
-            shutil.rmtree(run.folder)
+            run.clear()
             done = False
         if done:
-            known.append(Outcome(run.name, "skipped"))
+            known.append((run, Outcome(run.name, "skipped")))
         else:
             pending.append(run)
     return pending, known
 
 
-def _make_all(pending: Sequence[Run], further: Sequence[Task], make: Make, jobs: int, board: Board) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory() as lines:
-        files = {run.name: LineFile(Path(lines) / f"{run.name}.json") for run in pending}
-        for name, file in files.items():
-            board.follow(name, file)
-        tasks = [joblib.delayed(_make)(run, make, files[run.name]) for run in pending]
-        tasks += [joblib.delayed(task)() for task in further]
-        for result in _in_parallel(tasks, jobs):
-            if isinstance(result, Outcome):
-                outcomes.append(result)
-                board.drop(result.run)
-                board.finished += result.status == "finished"
-                board.failed += result.status == "failed"
-    return outcomes
+class _Desk:
+    """Where the runs of a stage are given out and their outcomes come in: a thread waits for every worker."""
+
+    def __init__(self, make: Make, board: Board, observer: Observer, workers: Workers, retries: int) -> None:
+        self._make, self._board, self._observer, self._workers = make, board, observer, workers
+        self._retries = retries
+        self._lock = threading.Lock()
+
+    def make_all(self, pending: Sequence[Run], further: Sequence[Task]) -> list[Outcome]:
+        lines = {run.name: LineFile(self._workers.notes / f"{run.name}.json") for run in pending}
+        for name, line in lines.items():
+            self._board.follow(name, line)
+        calls = [joblib.delayed(self._run)(run, lines[run.name]) for run in pending]
+        calls += [joblib.delayed(self._do)(task) for task in further]
+        with joblib.parallel_config("threading", n_jobs=max(1, min(self._workers.jobs, len(calls)))):
+            found = joblib.Parallel(batch_size=1, pre_dispatch="n_jobs", return_as="generator_unordered")(calls)
+            results = list(found)
+        for result in results:
+            if isinstance(result, PortfolioSdpoError):
+                raise result
+        return [result for result in results if isinstance(result, Outcome)]
+
+    def _run(self, run: Run, line: LineFile) -> Outcome:
+        """A run from beginning to end, whatever becomes of its workers."""
+        with self._lock:
+            self._board.begin(run.name)
+            self._observer.begun(run)
+        locks = self._workers.locks
+        lock = locks / f"{run.name}.lock" if locks else None
+        try:
+            outcome: Outcome = self._patiently(partial(_make, run, self._make, line, lock), run.name)
+        except LostWorkerError as error:
+            run.record_failure(error)
+            outcome = Outcome(run.name, "failed", str(error))
+        with self._lock:
+            self._board.end(run.name, outcome.status, outcome.message)
+            self._observer.ended(run, outcome)
+        return outcome
+
+    def _do(self, task: Task) -> PortfolioSdpoError | None:
+        """Something else; its error must not cut short the runs that are under way."""
+        try:
+            self._patiently(task, "what runs are measured against")
+        except GivenUpError:
+            raise
+        except PortfolioSdpoError as error:
+            return error
+        return None
+
+    def _patiently(self, call: Callable[[], Any], name: str) -> Any:
+        """What the call returns; made again if its worker dies, but not for ever."""
+        times = self._retries + 1
+        for attempt in range(1, times):
+            try:
+                return self._workers.carry_out(call)
+            except LostWorkerError as error:
+                with self._lock:
+                    self._board.again(name, f"{error}, retry {attempt} of {self._retries}")
+        try:
+            return self._workers.carry_out(call)
+        except LostWorkerError as error:
+            often = "once" if times == 1 else f"{times} times"
+            raise LostWorkerError(
+                f"{error}, {often}: run the same command again with fewer --jobs; it goes on from its checkpoint."
+            ) from None
 
 
-def _in_parallel(tasks: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Results as they come, from at most `jobs` processes with one thread each."""
-    if not tasks:
-        return
-    try:
-        with joblib.parallel_config("loky", n_jobs=min(jobs, len(tasks)), inner_max_num_threads=1):
-            yield from joblib.Parallel(batch_size=1, return_as="generator_unordered")(tasks)
-    except TerminatedWorkerError:
-        raise RunError(
-            "a worker process was killed, perhaps for lack of memory: run the same command again with fewer --jobs; "
-            "what was done is kept."
-        ) from None
-
-
-def _make(run: Run, make: Make, line: LineFile) -> Outcome:
-    """One run, in a worker process or, with one job, in this one."""
+def _make(run: Run, make: Make, line: LineFile, lock: Path | None) -> Outcome:
+    """One run, in a worker or, with one job, in this process."""
 
     def watch(row: Metrics) -> None:
-        line.write(row, run.total)
+        line.write(row, int(row.get("total", run.total)))
 
-    try:
-        with single_thread():
-            make(run, watch)
-    except PortfolioSdpoError as error:
-        run.record_failure(error)
-        return Outcome(run.name, "failed", str(error))
-    return Outcome(run.name, "finished")
+    with ExitStack() as stack:
+        if lock is not None:
+            stack.enter_context(alone(lock))
+        line.begin(run.total)
+        stack.enter_context(single_thread())
+        try:
+            return Outcome(run.name, "finished", found=make(run, watch) or {})
+        except LostWorkerError:
+            raise
+        except PortfolioSdpoError as error:
+            run.record_failure(error)
+            return Outcome(run.name, "failed", str(error))
+        except Exception as error:
+            # A mistake of ours in one run is no reason to lose the others.
+            run.record_failure(error, traceback=traceback.format_exc())
+            return Outcome(run.name, "failed", f"{type(error).__name__}: {error}")

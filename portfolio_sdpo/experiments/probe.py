@@ -7,6 +7,7 @@ The columns that it adds to the log of every iteration, i numbering the constrai
     exact_risk_i               risk by dynamic programming, for expectation and variance
     integrated_risk_i          for a CVaR of the reward, of which there is no exact one: from simulated paths, with
                                their reward noise integrated out; a few times sharper than `true_risk_i`
+    …_objective                the same of the problem's objective, where that is not the expectation
 
 `true_risk_i` pools all episodes whatever their initial state, `exact_risk_i` and `integrated_risk_i` are the paper's
 mean over initial states s0 of the risk from s0. Pooling is the pessimistic choice: differences between initial states
@@ -22,10 +23,10 @@ import torch
 from numpy.typing import NDArray
 
 from portfolio_sdpo.envs import Cmdp
-from portfolio_sdpo.envs.exact import evaluate, rollout_returns
+from portfolio_sdpo.envs.exact import Evaluation, evaluate, rollout_returns
 from portfolio_sdpo.envs.exact.cvar import simulated_cvar
 from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, Variance
+from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, RiskMeasure, Variance
 from portfolio_sdpo.rl import Problem
 from portfolio_sdpo.rl.rollout import Purpose, stream
 
@@ -95,6 +96,8 @@ def sampled_figures(
 
     reward = of("reward", problem.discount)
     figures = {"true_return": float(reward.mean())}
+    if not problem.objective.linear:
+        figures["true_objective"] = problem.objective(torch.from_numpy(reward)).item()
     for index, constraint in enumerate(problem.constraints):
         values = of(constraint.signal, problem.discount_of(constraint))
         figures[f"true_risk_{index}"] = constraint.measure(torch.from_numpy(values)).item()
@@ -103,23 +106,41 @@ def sampled_figures(
 
 def exact_figures(cmdp: Cmdp, table: Array, problem: Problem, episodes: int, seed: int) -> dict[str, float]:
     """`exact_*` and `integrated_*` of a policy [H, N, M]; simulations use `episodes` paths and `seed`."""
-    moments = {("reward", problem.discount): evaluate(cmdp, table, problem.discount)}
-    figures = {"exact_return": moments["reward", problem.discount].mean}
-    for index, constraint in enumerate(problem.constraints):
-        key = constraint.signal, problem.discount_of(constraint)
+    moments: dict[tuple[str, float], Evaluation] = {}
+
+    def of(signal: str, discount: float) -> Evaluation:
+        key = signal, discount
         if key not in moments:
-            moments[key] = evaluate(cmdp, table, key[1], key[0])
-        match constraint.measure:
+            moments[key] = evaluate(cmdp, table, discount, signal)
+        return moments[key]
+
+    def sharp(measure: RiskMeasure, signal: str, discount: float) -> dict[str, float]:
+        match measure:
             case Expectation() | BadStateProbability():
-                figures[f"exact_risk_{index}"] = moments[key].mean
+                return {"exact": of(signal, discount).mean}
             case Variance():
-                figures[f"exact_risk_{index}"] = moments[key].variance
-            case CVaR(alpha=alpha, tail="lower") if constraint.signal == "reward":
-                risk, _ = simulated_cvar(cmdp, table, moments[key], alpha, key[1], episodes, seed)
-                figures[f"integrated_risk_{index}"] = risk
+                return {"exact": of(signal, discount).variance}
+            case CVaR(alpha=alpha, tail="lower") if signal == "reward":
+                moments = of(signal, discount)
+                return {"integrated": simulated_cvar(cmdp, table, moments, alpha, discount, episodes, seed)[0]}
+        return {}
+
+    figures = {"exact_return": of("reward", problem.discount).mean}
+    if not problem.objective.linear:
+        found = sharp(problem.objective, "reward", problem.discount)
+        figures |= {f"{kind}_objective": value for kind, value in found.items()}
+    for index, constraint in enumerate(problem.constraints):
+        found = sharp(constraint.measure, constraint.signal, problem.discount_of(constraint))
+        figures |= {f"{kind}_risk_{index}": value for kind, value in found.items()}
     return figures
 
 
 def sharp_kind(figures: Mapping[str, float | str], index: int) -> str | None:
     """How a constraint's risk is known more precisely than by sampling: `exact`, `integrated` or not at all."""
     return next((kind for kind in ("exact", "integrated") if f"{kind}_risk_{index}" in figures), None)
+
+
+def sharp_objective(figures: Mapping[str, float | str]) -> float | None:
+    """The objective as sharply as it is known; None where it is the expectation, which is `exact_return`."""
+    names = (f"{kind}_objective" for kind in ("exact", "integrated", "true"))
+    return next((float(figures[name]) for name in names if name in figures), None)

@@ -11,6 +11,7 @@ import numpy as np
 import portfolio_sdpo
 from portfolio_sdpo.envs import Cmdp
 from portfolio_sdpo.envs.exact import (
+    maximise_cvar,
     solve_cvar,
     solve_expectation,
     solve_unconstrained,
@@ -21,7 +22,7 @@ from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
 from portfolio_sdpo.experiments.cases import digest
 from portfolio_sdpo.experiments.folders import read_json, write_json
 from portfolio_sdpo.experiments.presets import Experiment
-from portfolio_sdpo.experiments.probe import Array, exact_figures, sampled_figures, sharp_kind
+from portfolio_sdpo.experiments.probe import Array, exact_figures, sampled_figures, sharp_kind, sharp_objective
 from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, Variance
 from portfolio_sdpo.rl import Problem
 from portfolio_sdpo.rl.checkpoint import fingerprint
@@ -38,6 +39,13 @@ class Reference:
     """return, exactly"""
     risks: tuple[float, ...]
     """one per constraint"""
+    objective: float | None = None
+    """the problem's, as sharply as it is known; None where it is the expectation"""
+
+    @property
+    def value(self) -> float:
+        """By which policies are compared."""
+        return self.mean if self.objective is None else self.objective
 
 
 @dataclass(frozen=True)
@@ -49,13 +57,13 @@ class References:
     optimum: Reference | None
     """None where no solver fits the constraints, or no policy satisfies them"""
     upper_bound: float | None
-    """no policy within the bounds has a higher mean (for a CVaR: about)"""
+    """no policy within the bounds has a higher objective (for a CVaR, or under a bound on one: about)"""
 
-    def share_of_gain(self, mean: float) -> float | None:
-        """(J − J_uniform) / (J_optimum − J_uniform)."""
-        if self.optimum is None or self.optimum.mean == self.uniform.mean:
+    def share_of_gain(self, reached: float) -> float | None:
+        """(J − J_uniform) / (J_optimum − J_uniform), J the problem's objective."""
+        if self.optimum is None or self.optimum.value == self.uniform.value:
             return None
-        return (mean - self.uniform.mean) / (self.optimum.mean - self.uniform.mean)
+        return (reached - self.uniform.value) / (self.optimum.value - self.uniform.value)
 
 
 def make_references(experiment: Experiment, cmdp_seed: int, root: Path) -> None:
@@ -88,7 +96,7 @@ def compute(cmdp: Cmdp, problem: Problem) -> References:
     uniform = np.broadcast_to(uniform_policy(cmdp), (cmdp.horizon, cmdp.states, cmdp.actions))
     return References(
         uniform=_reference(cmdp, problem, uniform),
-        unconstrained=_reference(cmdp, problem, solve_unconstrained(cmdp, problem.discount).policy),
+        unconstrained=_reference(cmdp, problem, _solve_unconstrained(cmdp, problem)),
         optimum=None if table is None else _reference(cmdp, problem, table),
         upper_bound=upper_bound,
     )
@@ -103,9 +111,14 @@ def _fingerprint(cmdp: Cmdp, problem: Problem) -> str:
 
 
 def _solve(cmdp: Cmdp, problem: Problem) -> tuple[Array | None, float | None]:
-    """The best policy within the bounds [H, N, M] and an upper bound on its mean; None where there is no solver."""
+    """The best policy within the bounds [H, N, M] and an upper bound on its objective; None without a solver."""
     discount, constraints = problem.discount, problem.constraints
     try:
+        if isinstance(problem.objective, CVaR) and problem.objective.tail == "lower":
+            cautious = maximise_cvar(cmdp, problem.objective.alpha, constraints, discount)
+            return cautious.policy, cautious.approximate_upper_bound
+        if not problem.objective.linear:
+            return None, None
         if all(isinstance(constraint.measure, Expectation | BadStateProbability) for constraint in constraints):
             best = solve_expectation(cmdp, constraints, discount)
             return best.policy, best.mean
@@ -123,19 +136,27 @@ def _solve(cmdp: Cmdp, problem: Problem) -> tuple[Array | None, float | None]:
     return None, None
 
 
+def _solve_unconstrained(cmdp: Cmdp, problem: Problem) -> Array:
+    """The best policy without bounds [H, N, M]; that of the expectation where no solver fits the objective."""
+    if isinstance(problem.objective, CVaR) and problem.objective.tail == "lower":
+        return maximise_cvar(cmdp, problem.objective.alpha, (), problem.discount).policy
+    return solve_unconstrained(cmdp, problem.discount).policy
+
+
 def _reference(cmdp: Cmdp, problem: Problem, table: Array) -> Reference:
     figures = exact_figures(cmdp, table, problem, _EPISODES, seed=0)
     kinds = [sharp_kind(figures, index) for index in range(len(problem.constraints))]
-    if None in kinds:
+    unknown = not problem.objective.linear and sharp_objective(figures) is None
+    if None in kinds or unknown:
         figures |= sampled_figures(cmdp, table, problem, _EPISODES, lambda: np.random.default_rng(0))[0]
     risks = tuple(figures[f"{kind or 'true'}_risk_{index}"] for index, kind in enumerate(kinds))
-    return Reference(figures["exact_return"], risks)
+    return Reference(figures["exact_return"], risks, sharp_objective(figures))
 
 
 def _from_json(record: dict[str, Any]) -> References:
     def reference(name: str) -> Reference | None:
         values = record[name]
-        return None if values is None else Reference(values["mean"], tuple(values["risks"]))
+        return None if values is None else Reference(values["mean"], tuple(values["risks"]), values.get("objective"))
 
     uniform, unconstrained = reference("uniform"), reference("unconstrained")
     assert uniform is not None and unconstrained is not None

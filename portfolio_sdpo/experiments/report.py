@@ -8,6 +8,7 @@ from rich.text import Text
 
 from portfolio_sdpo.experiments.figures import NAMES
 from portfolio_sdpo.experiments.presets import Experiment
+from portfolio_sdpo.experiments.seeds_report import render_statistics
 from portfolio_sdpo.experiments.summary import AlgorithmSummary, Spread, Summary
 
 
@@ -17,7 +18,8 @@ def render(summary: Summary) -> RenderableType:
         title=summary.title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0)
     )
     table.add_column("policy", no_wrap=True)
-    headers = ["runs", "return", "gain"]
+    other = any(algorithm.final_objective for algorithm in summary.algorithms.values())
+    headers = ["runs", "return", *(["objective"] if other else []), "gain"]
     for name, sharp in zip(summary.constraints, summary.sharp, strict=True):
         # `variance of reward <= 12` in lines; the reward goes without saying.
         headers.append(name.replace(" of reward ", "\n").replace(" of ", "\nof ", 1))
@@ -31,6 +33,7 @@ def render(summary: Summary) -> RenderableType:
             Text(NAMES.get(label, label), style="bold"),
             str(algorithm.runs),
             _text(algorithm.final_return),
+            *([_text(algorithm.final_objective)] if other else []),
             _percent(algorithm.share_of_gain),
             *cells,
             bound_cell,
@@ -39,8 +42,10 @@ def render(summary: Summary) -> RenderableType:
         cells = []
         for index, sharp in enumerate(summary.sharp):
             cells += [_text(values[f"risk_{index}"]), *([""] * (3 if sharp else 2))]
-        table.add_row(name, "", _text(values["return"]), "", *cells, "", style="dim")
-    return Group(table, Text(""), Text(_note(summary), style="dim"), *_troubles(summary))
+        objective = [_text(values["objective"])] if other else []
+        table.add_row(name, "", _text(values["return"]), *objective, "", *cells, "", style="dim")
+    statistics = render_statistics(summary.statistics)
+    return Group(table, Text(""), Text(_note(summary), style="dim"), *statistics, *_troubles(summary))
 
 
 def render_list(experiments: dict[str, Experiment]) -> RenderableType:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Unpack
 
 from portfolio_sdpo.envs import RandomCmdpVectorEnv
 from portfolio_sdpo.errors import InfeasibleConstraintError
 from portfolio_sdpo.experiments.cases import START, Case, cases
 from portfolio_sdpo.experiments.folders import experiment_folder
-from portfolio_sdpo.experiments.grid import Outcome, Stage, run_grid
+from portfolio_sdpo.experiments.grid import Means, Outcome, Stage, run_grid
 from portfolio_sdpo.experiments.presets import Experiment
 from portfolio_sdpo.experiments.probe import Probe
 from portfolio_sdpo.experiments.references import has_references, make_references
@@ -28,15 +29,14 @@ from portfolio_sdpo.rl.trainer import Watcher
 def run_experiment(
     experiment: Experiment,
     *,
-    jobs: int = 1,
     root: Path | None = None,
     board: Board | None = None,
-    restart: bool = False,
+    **means: Unpack[Means],
 ) -> list[Outcome]:
-    """Run what is not done yet, `jobs` runs at a time, and compute what the results are measured against.
+    """Run what is not done yet, and compute what the results are measured against.
 
-    root: the experiment's folder, by default the user's own. board: shows the runs while they run.
-    restart: replace runs that were made with other settings, instead of reporting them as failed.
+    root: the experiment's folder, by default the user's own. board: shows the runs while they run. Everything else
+    is one of the `Means`: `jobs`, `restart`, ...
     """
     folder = root or experiment_folder(experiment.name)
     grid = cases(experiment, folder)
@@ -45,10 +45,10 @@ def run_experiment(
     missing = [seed for seed in wanted if not has_references(experiment, seed, folder)]
     references = [partial(make_references, experiment, seed, folder) for seed in missing]
     board = board or Board(experiment.problem.constraints)
-    return run_grid([Stage(starts), Stage(grid, references)], train, board, jobs=jobs, restart=restart)
+    return run_grid([Stage(starts), Stage(grid, references)], train, board, folder, **means)
 
 
-def train(case: Case, watch: Watcher | None = None) -> None:
+def train(case: Case, watch: Watcher | None = None) -> dict[str, float]:
     """Train in the case's folder, from its checkpoint if there is one, and record what the policy is worth."""
     experiment = case.experiment
     cmdp = experiment.cmdp.draw(case.cmdp_seed)
@@ -61,7 +61,9 @@ def train(case: Case, watch: Watcher | None = None) -> None:
     else:
         trainer = Trainer(settings, environment, case.folder, probe)
         trainer.run(watch)
-    case.record(*probe.measure(trainer.policy, trainer.iteration))
+    figures, returns = probe.measure(trainer.policy, trainer.iteration)
+    case.record(figures, returns)
+    return figures
 
 
 def _phase_one(trainer: Trainer, fresh: Probe, watch: Watcher | None) -> None:

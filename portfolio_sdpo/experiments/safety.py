@@ -14,7 +14,7 @@ from typing import Any, Self
 from pydantic import Field, ValidationInfo, field_validator
 
 from portfolio_sdpo.envs.safety.tasks import TASKS
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.experiments.choices import chosen, distinct
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import (
@@ -51,6 +51,14 @@ class WorldSettings(Settings):
         return task
 
 
+class BarrierSettings(Settings):
+    """How one algorithm keeps away from one bound: the fields of that name of a `Constraint`."""
+
+    eta: float = Field(gt=0)
+    margin: float = Field(gt=0)
+    confidence: float = Field(default=0.0, ge=0)
+
+
 class SafetyExperiment(Settings):
     """One question, one world, some algorithms, several seeds."""
 
@@ -61,8 +69,8 @@ class SafetyExperiment(Settings):
     problem: Problem
     algorithms: dict[str, AnySettings] = Field(min_length=1)
     """Label → settings; a label is part of a folder's name."""
-    etas: dict[str, tuple[float, ...]] = Field(default_factory=dict)
-    """Label → η of every constraint, where it is not the problem's."""
+    barriers: dict[str, tuple[BarrierSettings, ...]] = Field(default_factory=dict)
+    """Label → how it keeps away from every bound, where that is not the problem's way."""
     iterations: int = Field(ge=1)
     lengths: dict[str, int] = Field(default_factory=dict)
     """Label → iterations, where there are more or fewer."""
@@ -87,7 +95,7 @@ class SafetyExperiment(Settings):
                 raise ValueError(f"{label!r} cannot be a label: use letters, digits and dashes")
         return algorithms
 
-    @field_validator("etas", "lengths")
+    @field_validator("barriers", "lengths")
     @classmethod
     def _of_labels(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         unknown = [label for label in given if label not in info.data.get("algorithms", given)]
@@ -95,13 +103,14 @@ class SafetyExperiment(Settings):
             raise ValueError(f"there is no algorithm {unknown[0]!r}")
         return given
 
-    @field_validator("etas")
+    @field_validator("barriers")
     @classmethod
-    def _of_constraints(cls, etas: dict[str, tuple[float, ...]], info: ValidationInfo) -> dict[str, tuple[float, ...]]:
-        constraints = info.data["problem"].constraints if "problem" in info.data else ()
-        if any(len(each) != len(constraints) for each in etas.values()):
+    def _of_constraints(cls, barriers: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        if "problem" in info.data and any(
+            len(each) != len(info.data["problem"].constraints) for each in barriers.values()
+        ):
             raise ValueError("must have one of them for every constraint")
-        return etas
+        return barriers
 
     @field_validator("lane")
     @classmethod
@@ -120,10 +129,10 @@ class SafetyExperiment(Settings):
 
     def problem_of(self, label: str) -> Problem:
         """The problem as this algorithm is given it."""
-        if label not in self.etas:
+        if label not in self.barriers:
             return self.problem
-        pairs = zip(self.problem.constraints, self.etas[label], strict=True)
-        constraints = tuple(Constraint(**{**dict(constraint), "eta": eta}) for constraint, eta in pairs)
+        pairs = zip(self.problem.constraints, self.barriers[label], strict=True)
+        constraints = tuple(Constraint(**{**dict(constraint), **dict(barrier)}) for constraint, barrier in pairs)
         return Problem(**{**dict(self.problem), "constraints": constraints})
 
     def with_changes(
@@ -143,7 +152,7 @@ class SafetyExperiment(Settings):
             changes["seeds"] = seeds
         fields = {**dict(self), **changes, **others}
         if algorithms is not None:
-            for name in ("algorithms", "etas", "lengths"):
+            for name in ("algorithms", "barriers", "lengths"):
                 fields[name] = {label: value for label, value in fields[name].items() if label in labels}
         return type(self)(**fields)
 
@@ -170,6 +179,7 @@ def _algorithms(
     averaging: float = 0.99,
     target_lam: float = 0.99,
     transitions: int | None = None,
+    memory: int = 1,
     initial_std: float = _NOISE_AT_START,
 ) -> dict[str, AnySettings]:
     """PPO, IPO, SDPO, CPO and PCPO, alike in all that they share; `actor` is its learning rate."""
@@ -182,6 +192,7 @@ def _algorithms(
         "learning_rate": 1e-3,
         "target_lambda": target_lam,
         "transitions": transitions,
+        "memory": memory,
         "fit_first": False,
         "epochs": critic_epochs,
         "minibatches": critic_minibatches,
@@ -221,7 +232,7 @@ _HAZARDS = "bad-state-probability of hazards <= 0.1"
 _PAPER_BARRIER = "eta=30 margin=0.2"
 """The margin sets the highest price, 1/(η · margin): here 1/6 of a reward for a step in a hazard."""
 _PAPER_BARRIERS_C = ("eta=40 margin=0.15", "eta=60 margin=0.02")
-_PAPER_ETAS_C: dict[str, tuple[float, ...]] = {"sdpo": (40.0, 60.0), "ipo": (60.0, 60.0)}
+_PAPER_IPO_C = (BarrierSettings(eta=60, margin=0.15), BarrierSettings(eta=60, margin=0.02))
 
 # ---- Within hours of a small machine: smaller batches, longer steps.
 
@@ -231,20 +242,27 @@ _SHORT = _algorithms(
     lam=0.95,
     epochs=10,
     minibatches=40,
-    critic_epochs=3,
-    critic_minibatches=20,
+    critic_epochs=2,
+    critic_minibatches=30,
     smoothing=0.2,
     target_lam=0.995,
-    transitions=5000,
+    transitions=2000,
+    memory=8,
+    hidden=(64, 64),
+    atoms=32,
+    dimension=64,
     initial_std=0.4,
 )
 _SHORT_SIZE: dict[str, Any] = {"iterations": 50, "episodes": 10, "lane": 10}
 """500,000 steps."""
 _SHORT_BARRIER = "eta=5 margin=1.2 confidence=1.5"
-"""The running estimate of the cost has a standard error of several units. At the paper's η = 30 the price is next to
-nothing until the estimate is at the bound, and the policy swings from one side of it to the other; at 5 it rises from
-0.01 to 0.17 while the slack falls from 20 to 1.2. One and a half standard errors are kept as a distance besides."""
-_SHORT_BARRIERS_C = ("eta=8 margin=0.75 confidence=1.5", "eta=60 margin=0.02 confidence=1.5")
+"""CPO and PCPO read only the confidence: they act on the newest batch, and keep so many standard errors' distance."""
+_SHORT_OWN_BARRIER = (BarrierSettings(eta=2, margin=7.5),)
+"""Of IPO and SDPO, whose running estimate of the cost has a standard error of several units. At the paper's η = 30 the
+price is next to nothing until the estimate is at the bound, and the policy swings from one side of it to the other; at
+2 it rises from 0.02 to 0.07 while the slack falls from 25 to 7.5. A step outside hazards is worth about 0.07 to
+the best policy at the bound. Where the highest price is 0.17, standing still pays better than learning to avoid."""
+_SHORT_BARRIERS_C = ("eta=8 margin=0.75 confidence=0.5", "eta=10 margin=0.05 confidence=0.5")
 
 
 def _question_b(
@@ -254,6 +272,7 @@ def _question_b(
     algorithms: dict[str, AnySettings],
     barrier: str,
     size: dict[str, Any],
+    own: dict[str, tuple[BarrierSettings, ...]] | None = None,
     near: bool = False,
 ) -> SafetyExperiment:
     return SafetyExperiment(
@@ -263,6 +282,7 @@ def _question_b(
         world=WorldSettings(task=task, near=near),
         problem=Problem(discount=_DISCOUNT, constraints=(Constraint.from_spec(f"{_COST} {barrier}"),)),
         algorithms=algorithms,
+        barriers=own or {},
         **size,
     )
 
@@ -273,7 +293,7 @@ def _question_c(
     algorithms: dict[str, AnySettings],
     barriers: tuple[str, str],
     size: dict[str, Any],
-    etas: dict[str, tuple[float, ...]] | None = None,
+    own: dict[str, tuple[BarrierSettings, ...]] | None = None,
     near: bool = False,
 ) -> SafetyExperiment:
     return SafetyExperiment(
@@ -289,7 +309,7 @@ def _question_c(
             ),
         ),
         algorithms={label: algorithms[label] for label in ("ppo", "ipo", "sdpo")},
-        etas=etas or {},
+        barriers=own or {},
         **size,
     )
 
@@ -302,7 +322,7 @@ _ALL = (
         )
         for task in TASKS
     ),
-    _question_c("safety-c", _TITLE_C, _PAPER, _PAPER_BARRIERS_C, _PAPER_SIZE, _PAPER_ETAS_C),
+    _question_c("safety-c", _TITLE_C, _PAPER, _PAPER_BARRIERS_C, _PAPER_SIZE, {"ipo": _PAPER_IPO_C}),
     _question_b(
         "PointGoal1",
         "safety-b-pointgoal1-short",
@@ -310,6 +330,7 @@ _ALL = (
         _SHORT,
         _SHORT_BARRIER,
         _SHORT_SIZE,
+        {"ipo": _SHORT_OWN_BARRIER, "sdpo": _SHORT_OWN_BARRIER},
         near=True,
     ),
     _question_c(
@@ -332,5 +353,8 @@ def find_safety_experiment(name: str) -> SafetyExperiment:
     'CarPush2'
     """
     if name not in SAFETY_EXPERIMENTS:
-        raise SettingsError(f"there is no experiment {name!r}; choose one of {', '.join(SAFETY_EXPERIMENTS)}.")
+        raise SettingsError(
+            f"there is no experiment {name!r}{did_you_mean(name, SAFETY_EXPERIMENTS)}; "
+            f"choose one of {', '.join(SAFETY_EXPERIMENTS)}."
+        )
     return SAFETY_EXPERIMENTS[name]

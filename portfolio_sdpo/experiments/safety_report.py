@@ -11,6 +11,7 @@ from rich.text import Text
 from portfolio_sdpo.experiments.figures import NAMES
 from portfolio_sdpo.experiments.safety import SafetyExperiment
 from portfolio_sdpo.experiments.safety_summary import LAST, OverSeeds, SafetySummary, Standing
+from portfolio_sdpo.experiments.seeds_report import render_statistics
 from portfolio_sdpo.experiments.summary import Spread
 
 
@@ -23,7 +24,7 @@ def render_safety(summary: SafetySummary) -> RenderableType:
         longer = {label: each.end for label, each in summary.algorithms.items() if each.end != each.equal}
         if longer:
             blocks += [Text(""), _table("At the end of longer runs", longer, summary)]
-        blocks += [Text(""), Text(_NOTE, style="dim")]
+        blocks += [Text(""), Text(_NOTE, style="dim"), *render_statistics(summary.statistics)]
     if summary.public:
         blocks += [Text(""), _public(summary)]
     return Group(*blocks, *_troubles(summary))

@@ -23,12 +23,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from gymnasium.vector import VectorEnv
 
-from portfolio_sdpo.experiments.folders import experiment_folder
-from portfolio_sdpo.experiments.grid import Outcome, Run, Stage, run_grid
+from portfolio_sdpo.experiments.folders import experiment_folder, read_json
+from portfolio_sdpo.experiments.grid import Means, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.safety import SafetyExperiment, WorldSettings
 from portfolio_sdpo.rl import Problem, Rollout, Trainer, TrainSettings
 from portfolio_sdpo.rl.algorithms.base import Metrics
@@ -77,6 +77,13 @@ class SafetyRun(Run):
             tensorboard=experiment.tensorboard,
         )
 
+    def details(self) -> dict[str, Any]:
+        return self.settings().model_dump(mode="json")
+
+    def found(self) -> dict[str, Any]:
+        record = read_json(self.folder / "final.json")
+        return {name: value for name, value in record.items() if name not in self.identity()}
+
     def done(self) -> bool:
         return self.begun(self.settings()) and (self.folder / "final.json").exists()
 
@@ -90,23 +97,24 @@ def safety_runs(experiment: SafetyExperiment, root: Path | None = None) -> list[
 def run_safety(
     experiment: SafetyExperiment,
     *,
-    jobs: int = 1,
     workers: int = 0,
     root: Path | None = None,
     board: Board | None = None,
-    restart: bool = False,
+    **means: Unpack[Means],
 ) -> list[Outcome]:
-    """Run what is not done yet, `jobs` runs at a time, each collecting in so many worker processes of its own.
+    """Run what is not done yet, each run collecting in so many worker processes of its own.
 
     workers: 0 collects in the run's own process; the result is the same. board: shows the runs while they run.
-    restart: replace runs that were made with other settings, instead of reporting them as failed.
+    Everything else is one of the `Means`: `jobs`, `restart`, ...
     """
-    runs = safety_runs(experiment, root)
+    root = root or experiment_folder(experiment.name)
     board = board or Board(experiment.problem.constraints)
-    return run_grid([Stage(runs)], partial(train_safety, workers=workers), board, jobs=jobs, restart=restart)
+    make = partial(train_safety, workers=workers)
+    # While its workers collect, the run itself waits.
+    return run_grid([Stage(safety_runs(experiment, root))], make, board, root, max(1, workers), **means)
 
 
-def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0) -> None:
+def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0) -> dict[str, Any]:
     """Train in the run's folder, from its checkpoint if there is one, and record how fast it was."""
     settings = run.settings()
     rate = Rate()
@@ -120,7 +128,9 @@ def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0)
         trainer = Trainer(settings, collector, run.folder, gauge=gauge(run.experiment))
         rate.begin()
         trainer.run(watch_and_count)
-    run.mark_done(iterations=trainer.iteration, workers=workers, steps_per_second=rate.mean())
+    found = {"iterations": trainer.iteration, "workers": workers, "steps_per_second": rate.mean()}
+    run.mark_done(**found)
+    return {**found, "last": trainer.rows[-1]}
 
 
 def world_maker(world: WorldSettings) -> Callable[[int], VectorEnv]:

@@ -13,7 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from portfolio_sdpo.errors import RunError
+from portfolio_sdpo.experiments.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.folders import experiment_folder, read_json, write_json
 from portfolio_sdpo.experiments.safety import SafetyExperiment
 from portfolio_sdpo.experiments.safety_runs import SafetyRun
@@ -124,6 +127,8 @@ class SafetySummary:
     """that all runs have; None if no run is done"""
     algorithms: dict[str, LabelSummary]
     runs: tuple[SafetyRunSummary, ...]
+    statistics: SeedStatistics | None = None
+    """at the steps that all runs have"""
     public: tuple[PublicFigure, ...] = ()
     """others' results, for comparison"""
     unfinished: dict[str, Standing | None] = field(default_factory=dict)
@@ -180,6 +185,7 @@ def summarise_safety(
             label: _over_seeds(own) for label in labels if (own := [run for run in runs if run.label == label])
         },
         runs=runs,
+        statistics=SeedStatistics.of(_evidence(experiment, logs)),
         public=() if experiment.world.terminal_hazards else PUBLIC.get(experiment.world.task, ()),
         unfinished=unfinished,
         failures=failures,
@@ -187,6 +193,55 @@ def summarise_safety(
     )
     write_json(root / "summary.json", summary.to_json())
     return summary
+
+
+def safety_evidence(
+    experiment: SafetyExperiment, root: Path | None = None, only: Collection[str] | None = None
+) -> Evidence:
+    """What the finished runs say, at the steps that all of them have."""
+    logs: dict[tuple[int, str], list[Metrics]] = {}
+    for folder in run_folders(experiment, root or experiment_folder(experiment.name), only):
+        if (folder / "final.json").exists():
+            final = read_json(folder / "final.json")
+            logs[final["seed"], final["label"]] = read_rows(folder / "metrics.parquet")
+    return _evidence(experiment, logs)
+
+
+def _evidence(experiment: SafetyExperiment, logs: dict[tuple[int, str], list[Metrics]]) -> Evidence:
+    constraints, task = experiment.problem.constraints, experiment.world.task
+    equal = min((float(rows[-1]["total_steps"]) for rows in logs.values()), default=0.0)
+    order = [*experiment.algorithms, *sorted({label for _, label in logs} - set(experiment.algorithms))]
+    runs = []
+    for (seed, label), rows in sorted(logs.items(), key=lambda item: (order.index(item[0][1]), item[0][0])):
+        counted = [row for row in rows if float(row["total_steps"]) <= equal]
+        returns = [float(row["episode_return"]) for row in counted]
+        figures = {SCORE: statistics.fmean(returns[-LAST:]), SPEED: statistics.fmean(returns)}
+        excess = []
+        for index, constraint in enumerate(constraints):
+            risks = [float(row[f"risk_empirical_{index}"]) for row in counted]
+            end = statistics.fmean(risks[-LAST:])
+            beyond = np.array([_excess(constraint, risk) for risk in risks])
+            excess.append(beyond)
+            figures |= {
+                f"slack_{index}": constraint.slack(end),
+                f"inside_{index}": float((beyond == 0).mean()),
+                f"settled_{index}": -statistics.fmean(abs(risk - end) for risk in risks),
+            }
+        runs.append(RunEvidence(label, task, seed, figures, tuple(excess)))
+    last = f"last {LAST} iterations"
+    named = [(index, constraint.name) for index, constraint in enumerate(constraints)]
+    return Evidence(
+        figures={
+            SCORE: f"return of an episode, {last}",
+            SPEED: "return of an episode, mean of all iterations",
+            **{f"slack_{i}": f"distance inside the bound, {last} ({name})" for i, name in named},
+            **{f"inside_{i}": f"share of iterations inside the bound ({name})" for i, name in named},
+            **{f"settled_{i}": f"mean distance from where it ends, less is better ({name})" for i, name in named},
+        },
+        constraints=tuple(constraint.name for constraint in constraints),
+        stratum="task",
+        runs=tuple(runs),
+    )
 
 
 def run_folders(experiment: SafetyExperiment, root: Path, only: Collection[str] | None = None) -> list[Path]:

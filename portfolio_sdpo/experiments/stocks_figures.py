@@ -59,7 +59,9 @@ def draw_stocks(tables: Tables, labels: Sequence[str]) -> Figure:
     _draw_wealth(wealth, tables, curves)
     _draw_ends(ends, tables, curves)
     _draw_constraint(constraint, tables, labels)
-    handles: list[Line2D | Patch] = [Line2D([], [], color=_colour(label), label=_name(label)) for label in labels]
+    handles: list[Line2D | Patch] = [
+        Line2D([], [], color=colour_of_agent(label), label=_name(label)) for label in labels
+    ]
     seeds = max(curve.shape[1] for curve in curves.values())
     if seeds > 1:
         handles.append(Patch(color=INK, alpha=0.15, linewidth=0, label=f"10–90 % of {seeds} seeds"))
@@ -75,8 +77,8 @@ def _draw_wealth(axis: Axes, tables: Tables, curves: dict[str, pd.DataFrame]) ->
     for label, curve in curves.items():
         if curve.shape[1] > 1:
             low, high = curve.quantile(0.1, axis=1), curve.quantile(0.9, axis=1)
-            axis.fill_between(curve.index, low, high, color=_colour(label), alpha=0.15, linewidth=0)
-        axis.plot(curve.index, curve.mean(axis=1), color=_colour(label), linewidth=1.6)
+            axis.fill_between(curve.index, low, high, color=colour_of_agent(label), alpha=0.15, linewidth=0)
+        axis.plot(curve.index, curve.mean(axis=1), color=colour_of_agent(label), linewidth=1.6)
     axis.set(title="(a) wealth")
     _months(axis)
 
@@ -91,8 +93,8 @@ def _draw_ends(axis: Axes, tables: Tables, curves: dict[str, pd.DataFrame]) -> N
         last = curve.iloc[-1].to_numpy(dtype=np.float64)
         # Seeds side by side, in order, so that none hides another.
         across = np.linspace(-0.22, 0.22, len(last)) if len(last) > 1 else np.zeros(1)
-        axis.plot(place + across, np.sort(last), ".", color=_colour(label), markersize=5, alpha=0.8)
-        axis.plot([place - 0.34, place + 0.34], [last.mean()] * 2, color=_colour(label), linewidth=1.6)
+        axis.plot(place + across, np.sort(last), ".", color=colour_of_agent(label), markersize=5, alpha=0.8)
+        axis.plot([place - 0.34, place + 0.34], [last.mean()] * 2, color=colour_of_agent(label), linewidth=1.6)
     axis.set_xticks(range(len(curves)), [_short(label) for label in curves])
     axis.set_xlim(-0.6, len(curves) - 0.4)
     axis.grid(axis="x", visible=False)
@@ -102,7 +104,7 @@ def _draw_ends(axis: Axes, tables: Tables, curves: dict[str, pd.DataFrame]) -> N
 def _draw_constraint(axis: Axes, tables: Tables, labels: Sequence[str]) -> None:
     for label in labels:
         running = _by_day(tables.trace, label, "risk").rolling(RUNNING, min_periods=1).mean()
-        axis.plot(running.index, running.mean(axis=1), color=_colour(label), linewidth=1.6)
+        axis.plot(running.index, running.mean(axis=1), color=colour_of_agent(label), linewidth=1.6)
     for bound in sorted(set(tables.trace["bound"])):
         axis.axhline(bound, color=INK, linewidth=1.2, linestyle="--")
         beside(axis, bound, "bound")
@@ -135,5 +137,6 @@ def _short(label: str) -> str:
     return f"{named}\n{alpha}" if alpha else named
 
 
-def _colour(label: str) -> str:
+def colour_of_agent(label: str) -> str:
+    """An agent's, the same in every figure."""
     return _COLOURS.get(label) or _SPARE[sum(label.encode()) % len(_SPARE)]

@@ -7,10 +7,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from portfolio_sdpo.experiments.seeds_report import render_statistics
 from portfolio_sdpo.experiments.stocks import StocksExperiment
 from portfolio_sdpo.experiments.stocks_summary import LabelSummary, OverSeeds, StocksSummary
 
-_VERDICTS = {"borne out": "green", "not borne out": "red", "undecided": "yellow"}
+_VERDICTS = {"borne out": "green", "not borne out": "red"}
 
 
 def render_stocks(summary: StocksSummary) -> RenderableType:
@@ -26,6 +27,7 @@ def render_stocks(summary: StocksSummary) -> RenderableType:
         Text(""),
         Text("What the paper says", style="bold"),
         *_claims(summary),
+        *render_statistics(summary.statistics, form=".3f"),
         Text(""),
         Text(_note(summary), style="dim"),
         *_troubles(summary, agents),
@@ -89,10 +91,11 @@ def _table(first: str, *others: str) -> Table:
 def _claims(summary: StocksSummary) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for claim in summary.claims:
-        line = Text(f"{claim.text}: ")
-        line.append(claim.verdict, style=_VERDICTS[claim.verdict])
-        lines += [line, Padding(Text(claim.evidence, style="dim"), (0, 0, 0, 4))]
-    return lines or [Text("    nothing about these agents", style="dim")]
+        line = Text(f"{claim.text} ")
+        line.append(claim.verdict, style=_VERDICTS.get(claim.verdict, "yellow"))
+        evidence = "; ".join(finding.text for finding in claim.findings)
+        lines += [line, Padding(Text(evidence, style="dim"), (0, 0, 0, 4))]
+    return lines
 
 
 def _note(summary: StocksSummary) -> str:

@@ -21,19 +21,16 @@ from portfolio_sdpo.backtest.measures import conditional_value_at_risk, max_draw
 from portfolio_sdpo.backtest.shield import CvarLimit
 from portfolio_sdpo.backtest.tables import by_track
 from portfolio_sdpo.envs.portfolio.market import SESSIONS_PER_YEAR
+from portfolio_sdpo.experiments.claims import QUESTION_D
+from portfolio_sdpo.experiments.evidence import SCORE, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.folders import experiment_folder, write_json
 from portfolio_sdpo.experiments.stocks import BENCHMARKS, StocksExperiment
 from portfolio_sdpo.experiments.stocks_runs import Made, Tables, chosen, read_tables
+from portfolio_sdpo.experiments.verdicts import Judgement, judge
 
 LEVEL = 0.95
 EQUAL_WEIGHT = "equal-weight"
 BASELINE = "ppo"
-CONSTRAINED = "sdpo-"
-"""How the labels of the paper's SDPO agents begin; their α follows."""
-BEST = "sdpo-0.1"
-"""The paper: "SDPO with α = 0.1 performs best"."""
-
-Verdict = Literal["borne out", "not borne out", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -119,15 +116,6 @@ class LabelSummary:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """Something that the paper says, and what the intervals say to it."""
-
-    text: str
-    verdict: Verdict
-    evidence: str
-
-
-@dataclass(frozen=True)
 class StocksSummary:
     """The experiment's results, as far as they are there."""
 
@@ -136,8 +124,10 @@ class StocksSummary:
     first: str
     last: str
     labels: dict[str, LabelSummary]
-    claims: tuple[Claim, ...]
+    claims: tuple[Judgement, ...]
+    """the paper's, and what these walks say to them"""
     walks: tuple[WalkSummary, ...]
+    statistics: SeedStatistics | None = None
     outdated: tuple[str, ...] = ()
     """labels made with other settings than the experiment declares now"""
     versions: tuple[str, ...] = ()
@@ -163,6 +153,7 @@ def summarise_stocks(
     tables = read_tables(found, seeds)
     limits, updates = _limits(found)
     walks = summarise_walks(tables, limits)
+    evidence = evidence_of(walks, tables, limits)
     days = tables.equity["date"]
     summary = StocksSummary(
         experiment=experiment.name,
@@ -170,8 +161,9 @@ def summarise_stocks(
         first=str(days.min().date()),
         last=str(days.max().date()),
         labels=over_seeds(walks, limits, updates),
-        claims=tuple(judge(walks, limits)),
+        claims=tuple(judge(claim, evidence) for claim in QUESTION_D.claims),
         walks=tuple(walks),
+        statistics=SeedStatistics.of(evidence),
         outdated=tuple(dict.fromkeys(each.label for each in found if not each.declared_by(experiment))),
         versions=tuple(
             sorted({f"{each.config['package_version']}, prices {each.config['data']['sha256'][:12]}" for each in found})
@@ -198,68 +190,43 @@ def over_seeds(
     return {name: _label(name, walks, limits[name], updates.get(name)) for name in names}
 
 
-def judge(walks: Sequence[WalkSummary], limits: dict[str, CvarLimit]) -> list[Claim]:
-    """The paper's claims that these walks can say something about."""
-    labels = list(dict.fromkeys(walk.strategy for walk in walks if walk.seed is not None))
-    safe = [label for label in labels if label.startswith(CONSTRAINED)]
-    paper = [label for label in labels if label in (BASELINE, *safe)]
-    claims = []
-    if paper:
-        profits = [(label, _less(walks, label, "final_wealth", 1.0), ">") for label in paper]
-        claims.append(_claim("all agents make profits", "final wealth less 1", profits))
-    if safe and BASELINE in labels:
-        ahead = [(label, _paired(walks, label, BASELINE), ">") for label in safe]
-        claims.append(_claim("all SDPO agents end above PPO", "final wealth, same seed, less that of PPO", ahead))
-    if BEST in safe and len(paper) > 1:
-        best = [(label, _paired(walks, BEST, label), ">") for label in paper if label != BEST]
-        claims.append(_claim("SDPO with α = 0.1 is best", f"final wealth of {BEST}, same seed, less that of", best))
-    if safe and BASELINE in labels:
-        for figure, when in (("training_cvar", "in training"), ("realised_cvar", "in the year's returns")):
-            found = [
-                (label, _less(walks, label, figure, _bound(limits[label], figure)), "<" if label == BASELINE else ">=")
-                for label in paper
-            ]
-            text = f"SDPO keeps the constraint {when} and PPO breaks it"
-            claims.append(_claim(text, "mean CVaR less the bound", found, form="+.3%"))
-    return claims
+def stocks_evidence(
+    experiment: StocksExperiment,
+    root: Path | None = None,
+    labels: Collection[str] | None = None,
+    seeds: Collection[int] | None = None,
+) -> Evidence:
+    """What the agents' walks say; all of them live through the same year, which is the only stratum."""
+    found = chosen(experiment, root, labels, seeds)
+    tables, (limits, _) = read_tables(found, seeds), _limits(found)
+    return evidence_of(summarise_walks(tables, limits), tables, limits)
 
 
-def _claim(text: str, what: str, parts: Sequence[tuple[str, OverSeeds | None, str]], form: str = "+.4f") -> Claim:
-    """Borne out if every part is, not borne out if the opposite of one is; a part: (label, figure, sense against 0)."""
-    answers = [_answer(figure, sense) for _, figure, sense in parts]
-    verdict: Verdict = "undecided"
-    if False in answers:
-        verdict = "not borne out"
-    elif None not in answers:
-        verdict = "borne out"
-    evidence = "; ".join(f"{label} {written(figure, form)}" for label, figure, _ in parts)
-    return Claim(text, verdict, f"{what}: {evidence}")
-
-
-def _answer(figure: OverSeeds | None, sense: str) -> bool | None:
-    """Whether the mean is on that side of 0; None if the interval does not tell."""
-    if figure is None or figure.low is None or figure.high is None:
-        return None
-    low, high = figure.low, figure.high
-    yes, no = {
-        ">": (low > 0, high <= 0),
-        ">=": (low >= 0, high < 0),
-        "<": (high < 0, low >= 0),
-    }[sense]
-    return True if yes else False if no else None
-
-
-def written(figure: OverSeeds | None, form: str) -> str:
-    """`1.23 [1.10, 1.36]`, without the interval where there is none.
-
-    >>> written(OverSeeds(1.25, 1.0, 1.5, 0.9, 1.6), ".2f")
-    '1.25 [1.00, 1.50]'
-    """
-    if figure is None:
-        return "–"
-    if figure.low is None or figure.high is None:
-        return f"{figure.mean:{form}}"
-    return f"{figure.mean:{form}} [{figure.low:{form}}, {figure.high:{form}}]"
+def evidence_of(walks: Sequence[WalkSummary], tables: Tables, limits: dict[str, CvarLimit]) -> Evidence:
+    """The same of walks that are summed up already."""
+    traces = by_track(tables.trace)
+    runs = []
+    for walk in walks:
+        if walk.seed is None:
+            continue
+        figures = {SCORE: walk.final_wealth, "drawdown": walk.max_drawdown}
+        if walk.realised_cvar is not None:
+            figures["realised"] = walk.realised_cvar - limits[walk.strategy].bound
+        trace = traces.get((walk.strategy, walk.seed))
+        excess = np.zeros(0)
+        if trace is not None:
+            excess = np.maximum(trace["bound"].to_numpy(dtype=np.float64) - trace["risk"].to_numpy(np.float64), 0.0)
+        runs.append(RunEvidence(walk.strategy, "2019", walk.seed, figures, (excess,)))
+    return Evidence(
+        figures={
+            SCORE: "final wealth",
+            "drawdown": "deepest fall from a peak, less deep is more",
+            "realised": "CVaR of the year's returns less the bound",
+        },
+        constraints=("CVaR estimated in training >= bound",),
+        stratum="year",
+        runs=tuple(runs),
+    )
 
 
 def _walk(
@@ -335,11 +302,6 @@ def _paired(walks: Sequence[WalkSummary], label: str, rival: str) -> OverSeeds |
     theirs = {walk.seed: walk.final_wealth for walk in walks if walk.strategy == rival}
     own = [walk for walk in walks if walk.strategy == label and walk.seed in theirs]
     return OverSeeds.of(walk.final_wealth - theirs[walk.seed] for walk in own)
-
-
-def _bound(limit: CvarLimit, figure: str) -> float:
-    """Training bounds log growth."""
-    return math.log1p(limit.bound) if figure == "training_cvar" else limit.bound
 
 
 def _limits(found: Sequence[Made]) -> tuple[dict[str, CvarLimit], dict[str, int]]:

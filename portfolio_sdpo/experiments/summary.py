@@ -7,16 +7,19 @@ episodes or by dynamic programming (see `probe`). Iterations of phase I do not c
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cases import START, Case
+from portfolio_sdpo.experiments.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.folders import experiment_folder, read_json, write_json
 from portfolio_sdpo.experiments.presets import Experiment
-from portfolio_sdpo.experiments.probe import sharp_kind
+from portfolio_sdpo.experiments.probe import sharp_kind, sharp_objective
 from portfolio_sdpo.experiments.references import References, read_references
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms.base import Metrics
@@ -72,8 +75,10 @@ class RunSummary:
     """iterations spent on finding the feasible start, of this run's own and of one that was shared"""
     final_return: float
     """exactly"""
+    final_objective: float | None
+    """the problem's objective, as sharply as it is known; None where it is the expectation"""
     share_of_gain: float | None
-    """of what the optimum within the bounds gains over the uniform policy"""
+    """of what the optimum within the bounds gains over the uniform policy, in the problem's objective"""
     suboptimality_bound: float | None
     """Theorem 1: Σ 1/η_i, at most what the barriers cost at their optimum"""
     risks: tuple[RunRisk, ...]
@@ -87,6 +92,7 @@ class AlgorithmSummary:
     iterations: tuple[int, ...]
     """of its runs, each number once"""
     final_return: Spread | None
+    final_objective: Spread | None
     share_of_gain: Spread | None
     suboptimality_bound: float | None
     """the largest"""
@@ -105,8 +111,9 @@ class Summary:
     """how the sharp risk of each constraint was found"""
     algorithms: dict[str, AlgorithmSummary]
     references: dict[str, dict[str, Spread | None]]
-    """uniform, optimum, unconstrained → return, risk_i over the CMDPs of these runs"""
+    """uniform, optimum, unconstrained → return, objective, risk_i over the CMDPs of these runs"""
     runs: tuple[RunSummary, ...]
+    statistics: SeedStatistics | None = None
     unfinished: tuple[str, ...] = ()
     failures: dict[str, str] = field(default_factory=dict)
     """run → message"""
@@ -140,12 +147,78 @@ def summarise(experiment: Experiment, root: Path | None = None, only: Sequence[C
         algorithms={label: _over_runs(own) for label in labels if (own := [run for run in runs if run.label == label])},
         references=_over_cmdps([known[seed] for seed in dict.fromkeys(run.cmdp_seed for run in runs) if seed in known]),
         runs=tuple(runs),
+        statistics=SeedStatistics.of(cmdp_evidence(experiment, root, only)),
         unfinished=tuple(unfinished),
         failures=failures,
         outdated=tuple(folder.name for folder in found if _outdated(experiment, folder)),
     )
     write_json(root / "summary.json", summary.to_json())
     return summary
+
+
+def cmdp_evidence(experiment: Experiment, root: Path | None = None, only: Sequence[Case] | None = None) -> Evidence:
+    """What the finished runs say: every iteration's policy at its exact return and its sharpest known risk.
+
+    Returns are shares of what the optimum gains over the uniform policy, so that CMDPs compare, or plain returns where
+    no optimum is known.
+    """
+    root = root or experiment_folder(experiment.name)
+    constraints = experiment.problem.constraints
+    known = read_references(root)
+    done = [
+        folder
+        for folder in run_folders(experiment, root, only)
+        if (folder / "final.json").exists() and not folder.name.startswith(f"{START}-")
+    ]
+    records = [read_json(folder / "final.json") for folder in done]
+    to_optimum = all(_share(known, int(record["cmdp_seed"]), 0.0) is not None for record in records)
+    runs = []
+    for folder, record in zip(done, records, strict=True):
+        seed, final = int(record["cmdp_seed"]), record["figures"]
+        rows = [row for row in read_rows(folder / "metrics.parquet") if row.get("phase") != 1.0]
+
+        def scored(value: float, seed: int = seed) -> float:
+            share = _share(known, seed, value) if to_optimum else None
+            return value if share is None else share
+
+        figures = {SCORE: scored(_reached(final))}
+        if rows:
+            figures[SPEED] = scored(statistics.fmean(map(_reached, rows)))
+        excess = []
+        for index, constraint in enumerate(constraints):
+            column = f"{sharp_kind(final, index) or 'true'}_risk_{index}"
+            figures[f"slack_{index}"] = constraint.slack(final[column])
+            beyond = np.array([max(-constraint.slack(float(row[column])), 0.0) for row in rows])
+            excess.append(beyond)
+            if rows:
+                figures[f"inside_{index}"] = float((beyond == 0).mean())
+        runs.append(RunEvidence(record["label"], f"CMDP {seed}", int(record["seed"]), figures, tuple(excess)))
+    order = list(experiment.algorithms)
+    runs.sort(key=lambda run: (order.index(run.label) if run.label in order else len(order), run.label, run.seed))
+    plain = "return" if experiment.problem.objective.linear else "objective"
+    what = "share of the gain of the best policy within the bound over the uniform one" if to_optimum else plain
+    return Evidence(
+        figures={
+            SCORE: f"{what}, final policy",
+            SPEED: f"{what}, mean of all iterations",
+            **{f"slack_{i}": f"distance inside the bound, final policy ({c.name})" for i, c in enumerate(constraints)},
+            **{f"inside_{i}": f"share of iterations inside the bound ({c.name})" for i, c in enumerate(constraints)},
+        },
+        constraints=tuple(constraint.name for constraint in constraints),
+        stratum="CMDP",
+        runs=tuple(runs),
+        to_optimum=to_optimum and bool(runs),
+    )
+
+
+def _share(known: dict[int, References], cmdp_seed: int, value: float) -> float | None:
+    return known[cmdp_seed].share_of_gain(value) if cmdp_seed in known else None
+
+
+def _reached(figures: Mapping[str, Any]) -> float:
+    """The problem's objective, as sharply as it is known."""
+    objective = sharp_objective(figures)
+    return float(figures["exact_return"]) if objective is None else objective
 
 
 def run_folders(experiment: Experiment, root: Path, only: Sequence[Case] | None = None) -> list[Path]:
@@ -202,7 +275,8 @@ def _run(experiment: Experiment, folder: Path, known: dict[int, References]) -> 
         iterations=len(rows),
         phase_one=shared + sum(row.get("phase") == 1.0 for row in rows),
         final_return=final["exact_return"],
-        share_of_gain=known[cmdp_seed].share_of_gain(final["exact_return"]) if cmdp_seed in known else None,
+        final_objective=sharp_objective(final),
+        share_of_gain=_share(known, cmdp_seed, _reached(final)),
         suboptimality_bound=None if bound is None else float(bound),
         risks=tuple(
             summarise_risk(constraint, index, rows, final)
@@ -216,7 +290,7 @@ def _outdated(experiment: Experiment, folder: Path) -> bool:
     if label not in experiment.algorithms or not (folder / "config.json").exists():
         return False
     settings = read_config(folder / "config.json")["settings"]
-    declared = {"algorithm": experiment.algorithms[label], "problem": experiment.problem}
+    declared = {"algorithm": experiment.algorithms[label], "problem": experiment.problem_of(label)}
     return any(settings[name] != value.model_dump(mode="json") for name, value in declared.items())
 
 
@@ -237,6 +311,7 @@ def _over_runs(runs: Sequence[RunSummary]) -> AlgorithmSummary:
         runs=len(runs),
         iterations=tuple(sorted({run.iterations for run in runs})),
         final_return=Spread.of(run.final_return for run in runs),
+        final_objective=Spread.of(run.final_objective for run in runs),
         share_of_gain=Spread.of(run.share_of_gain for run in runs),
         suboptimality_bound=max(bounds, default=None),
         risks=tuple(risks),
@@ -248,7 +323,10 @@ def _over_cmdps(known: Sequence[References]) -> dict[str, dict[str, Spread | Non
     for name in ("uniform", "optimum", "unconstrained"):
         given = [reference for one in known if (reference := getattr(one, name)) is not None]
         if given:
-            table[name] = {"return": Spread.of(reference.mean for reference in given)}
+            table[name] = {
+                "return": Spread.of(reference.mean for reference in given),
+                "objective": Spread.of(reference.objective for reference in given),
+            }
             for index, risks in enumerate(zip(*(reference.risks for reference in given), strict=True)):
                 table[name][f"risk_{index}"] = Spread.of(risks)
     return table

@@ -81,7 +81,7 @@ class Keys(Part):
             query = table.update().where(ours).values(revoked_at=written(now())).returning(table)
             row = connection.execute(query).mappings().first()
         if row is None:
-            raise NotRegisteredError(f"There is no key {key_id!r} that is not revoked.")
+            raise NotRegisteredError(f"There is no key {key_id!r} that is not revoked; `keys list` shows them.")
         return self._key(row)
 
     def api_keys(self) -> list[ApiKey]:

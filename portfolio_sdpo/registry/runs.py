@@ -10,7 +10,7 @@ from typing import Any, Literal
 from portfolio_sdpo.errors import NotRegisteredError
 from portfolio_sdpo.registry import schema
 from portfolio_sdpo.registry.part import Part, Row
-from portfolio_sdpo.registry.values import canonical, new_id, now, parsed, plain, written
+from portfolio_sdpo.registry.values import canonical, new_id, now, optional, parsed, plain, written
 
 RunKind = Literal["train", "retrain", "backtest", "experiment"]
 RunStatus = Literal["running", "done", "failed"]
@@ -35,6 +35,8 @@ class Run:
     reason: str | None
     model_id: str | None
     """The model that came of it."""
+    metrics: dict[str, Any] | None = None
+    """What came of it in figures."""
 
 
 class Runs(Part):
@@ -63,6 +65,7 @@ class Runs(Part):
             "outcome": None,
             "reason": None,
             "model_id": None,
+            "metrics": None,
         }
         with self.database.writing() as connection:
             connection.execute(schema.runs.insert().values(row))
@@ -77,6 +80,7 @@ class Runs(Part):
         reason: str | None = None,
         model_id: str | None = None,
         data_hash: str | None = None,
+        metrics: Mapping[str, Any] | None = None,
     ) -> Run:
         """Note how a running run ended; `data_hash` if it became known on the way."""
         values = {
@@ -85,6 +89,7 @@ class Runs(Part):
             "outcome": None if outcome is None else plain("outcome", outcome),
             "reason": None if reason is None else plain("reason", reason),
             "model_id": model_id,
+            "metrics": optional(metrics, "metrics"),
         }
         if data_hash is not None:
             values["data_hash"] = data_hash
@@ -131,7 +136,7 @@ class Runs(Part):
 
     def _run(self, row: Row) -> Run:
         def build() -> Run:
-            values = dict(row) | {"settings": parsed(row["settings"])}
+            values = dict(row) | {column: parsed(row[column]) for column in ("settings", "metrics")}
             for column in ("started_at", "ended_at"):
                 values[column] = None if row[column] is None else datetime.fromisoformat(row[column])
             return Run(**values)

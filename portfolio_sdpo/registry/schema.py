@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision in `migrations/versions`."""
 VERSION_TABLE = "registry_version"
 """Not Alembic's usual name: the database may belong to somebody else as well."""
@@ -98,6 +98,7 @@ runs = sa.Table(
     sa.Column("outcome", sa.Text),
     sa.Column("reason", sa.Text),
     sa.Column("model_id", sa.String(80), sa.ForeignKey("models.id")),
+    sa.Column("metrics", sa.Text),
     sa.Index("ix_runs_kind_started_at", "kind", "started_at"),
 )
 

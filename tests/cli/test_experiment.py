@@ -98,8 +98,8 @@ def test_a_failed_run_is_a_sentence_and_a_non_zero_exit():
     arguments = ("experiment", "run", "tiny", "--jobs", "1", "--iterations", "2", "--json")
     result = call(*arguments)
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: ppo-11-0: ") and "add --restart" in result.stderr
-    assert result.stderr.count("\n") == 1
+    told = json.loads(result.stderr)
+    assert told["kind"] == "RunError" and told["error"].startswith("ppo-11-0: ") and "add --restart" in told["error"]
     record = json.loads(result.stdout)
     assert [outcome["status"] for outcome in record["outcomes"]] == ["failed", "finished"]
     # What the folder holds of the run that failed belongs to other settings and is not summed up.

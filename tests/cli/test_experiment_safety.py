@@ -95,7 +95,8 @@ def test_run_then_show_then_figures(home: Path):
 
     refused = call("experiment", "run", "safety-toy", "--jobs", "1", "--iterations", "2", "--json")
     assert refused.exit_code == 1
-    assert refused.stderr.startswith("Error: ppo-0: ") and "add --restart" in refused.stderr
+    told = json.loads(refused.stderr)
+    assert told["kind"] == "RunError" and told["error"].startswith("ppo-0: ") and "add --restart" in told["error"]
     assert [outcome["status"] for outcome in json.loads(refused.stdout)["outcomes"]] == ["failed", "skipped"]
     replaced = call("experiment", "run", "safety-toy", "--jobs", "1", "--iterations", "2", "--json", "--restart")
     assert json.loads(replaced.stdout)["summary"]["equal_steps"] == 40
@@ -114,7 +115,7 @@ def test_runs_in_parallel():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run", "safety-d"), "there is no experiment 'safety-d'; choose one of safety-b-pointgoal1, "),
+        (("run", "safety-d"), "there is no experiment 'safety-d' (did you mean 'safety-c'?); choose one of "),
         (("show", "safety-d"), "there is no experiment 'safety-d'"),
         (("figures", "safety-d"), "there is no experiment 'safety-d'"),
         (("run", "safety-toy", "--algorithms", "dqn"), "algorithms: safety-toy has no 'dqn'; it has ppo, sdpo."),

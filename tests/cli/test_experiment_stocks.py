@@ -51,7 +51,7 @@ def test_run_show_figures_and_run_again(home: Path):
     result = call(*QUICK)
     assert result.exit_code == 0, result.output
     assert result.stderr == ""  # no terminal, no progress
-    for word in ("2019-01-02 to 2019-01-09", "sdpo-0.1", "equal-weight", "all SDPO agents end above PPO", "seeds"):
+    for word in ("2019-01-02 to 2019-01-09", "sdpo-0.1", "equal-weight", "All SDPO agents end above PPO.", "seeds"):
         assert word in result.stdout
     folder = home / "experiments" / "stocks"
     assert {path.name for path in folder.iterdir()} == {"benchmarks", "ppo-0", "sdpo-0.1-0", "summary.json"}
@@ -73,7 +73,7 @@ def test_run_show_figures_and_run_again(home: Path):
     assert sdpo["seeds"] == [0, 1] and sdpo["updates"] == 1 and sdpo["limit"]["alpha"] == 0.1
     assert sdpo["final_wealth"]["mean"] == pytest.approx(1.0, abs=0.01) and sdpo["cash"]["mean"] > 0.99
     assert sdpo["to_ppo"]["low"] <= sdpo["to_ppo"]["mean"] <= sdpo["to_ppo"]["high"]
-    assert len(summary["claims"]) == 5
+    assert [claim["key"] for claim in summary["claims"]] == [f"D{number}" for number in range(1, 8)]
 
     # Declared are more updates a day, which `show` says.
     shown = json.loads(call("show", "stocks", "--json").stdout)
@@ -88,8 +88,9 @@ def test_run_show_figures_and_run_again(home: Path):
 
     other = call("run", "stocks", "--seeds", "0", "--algorithms", "ppo", "--iterations", "2", "--jobs", "1", "--json")
     assert other.exit_code == 1
-    assert other.stderr.startswith("Error: ppo: ") and "add --restart" in other.stderr
-    assert other.stderr.count("\n") == 1 and json.loads(other.stdout)["summary"] is None
+    told = json.loads(other.stderr)
+    assert told["error"].startswith("ppo: ") and "add --restart" in told["error"]
+    assert json.loads(other.stdout)["summary"] is None
     replaced = call(
         *("run", "stocks", "--seeds", "0", "--algorithms", "ppo", "--iterations", "2", "--jobs", "1", "--json"),
         "--restart",

@@ -7,12 +7,15 @@ from portfolio_sdpo.experiments.presets import EXPERIMENTS, TUNING_CMDP_SEED, Ex
 from portfolio_sdpo.risk import CVaR, Variance
 
 
-def test_there_are_the_four_experiments():
+def test_which_experiments_there_are():
     assert {name: list(preset.algorithms) for name, preset in EXPERIMENTS.items()} == {
         "cmdp-cvar": ["ppo", "sdpo", "pd-cvar"],
         "cmdp-variance": ["ppo", "sdpo", "pd-var"],
         "cmdp-cvar-binding": ["ppo", "sdpo", "pd-cvar"],
         "cmdp-variance-binding": ["ppo", "sdpo", "pd-var"],
+        "cmdp-variance-critics": ["sdpo", "sdpo-trajectory", "pd-sdpo", "pd-trajectory", "pcpo"],
+        "cmdp-cvar-critics": ["sdpo", "sdpo-trajectory", "pd-sdpo", "pd-trajectory", "pcpo"],
+        "cmdp-cvar-objective": ["sdpo-cvar", "sdpo-mean"],
     }
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from portfolio_sdpo.envs import random_cmdp
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments import grid as grids
 from portfolio_sdpo.experiments import runner
 from portfolio_sdpo.experiments.cases import Case, cases, digest
 from portfolio_sdpo.experiments.folders import read_json
@@ -198,15 +197,6 @@ def test_phase_one_that_finds_nothing_says_how_near_it_came(tiny: Experiment, tm
     assert (start.status, ppo.status, sdpo.status) == ("failed", "failed", "failed")
     assert "in 8 iterations (best slack -" in start.message
     assert ppo.message == f"start-11-0: {start.message}"
-
-
-def test_a_killed_worker_is_one_sentence(tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def killed(**settings):
-        raise grids.TerminatedWorkerError("terminated")
-
-    monkeypatch.setattr(grids.joblib, "Parallel", killed)
-    with pytest.raises(RunError, match=r"a worker process was killed.*fewer --jobs"):
-        run_experiment(tiny, root=tmp_path)
 
 
 def test_cases_are_ordered_seed_by_seed(tiny: Experiment, tmp_path: Path):

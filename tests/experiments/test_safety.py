@@ -6,12 +6,14 @@ from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.experiments.safety import (
     SAFETY_EXPERIMENTS,
     TASKS,
+    BarrierSettings,
     SafetyExperiment,
     WorldSettings,
     find_safety_experiment,
 )
 from portfolio_sdpo.risk import BadStateProbability, Expectation
 
+BARRIER = BarrierSettings(eta=1, margin=1)
 PAPER = [f"safety-b-{task.lower()}" for task in TASKS] + ["safety-c"]
 
 
@@ -90,7 +92,7 @@ def test_changes_leave_the_rest_as_it_was():
     preset = find_safety_experiment("safety-c").with_changes(lengths={"sdpo": 1000})
     changed = preset.with_changes(iterations=7, algorithms=("ipo",), seeds=(4,))
     assert (changed.iterations_of("ipo"), changed.seeds, list(changed.algorithms)) == (7, (4,), ["ipo"])
-    assert (list(changed.etas), changed.lengths) == (["ipo"], {})
+    assert (list(changed.barriers), changed.lengths) == (["ipo"], {})
     assert changed.problem_of("ipo") == preset.problem_of("ipo")
     assert preset.with_changes() == preset
     # One length for all: also for those that declare another.
@@ -106,8 +108,8 @@ def test_changes_leave_the_rest_as_it_was():
         ({"algorithms": ("dqn",)}, "safety-c has no 'dqn'; it has ppo, ipo, sdpo"),
         ({"lane": 31}, "SafetyExperiment.lane: must not be more than there are episodes"),
         ({"lengths": {"cpo": 3}}, "SafetyExperiment.lengths: there is no algorithm 'cpo'"),
-        ({"etas": {"cpo": (1.0, 1.0)}}, "SafetyExperiment.etas: there is no algorithm 'cpo'"),
-        ({"etas": {"ipo": (1.0,)}}, "SafetyExperiment.etas: must have one of them for every constraint"),
+        ({"barriers": {"cpo": 2 * (BARRIER,)}}, "SafetyExperiment.barriers: there is no algorithm 'cpo'"),
+        ({"barriers": {"ipo": (BARRIER,)}}, "SafetyExperiment.barriers: must have one of them for every constraint"),
     ],
 )
 def test_wrong_changes_name_the_field(changes, message: str):
@@ -116,7 +118,7 @@ def test_wrong_changes_name_the_field(changes, message: str):
 
 
 def test_unknown_names():
-    with pytest.raises(SettingsError, match=r"no experiment 'safety-d'; choose one of safety-b-pointgoal1, "):
+    with pytest.raises(SettingsError, match=r"no experiment 'safety-d' \(did you mean 'safety-c'\?\); choose one"):
         find_safety_experiment("safety-d")
     with pytest.raises(SettingsError, match=r"WorldSettings.task: must be one of PointGoal1, "):
         WorldSettings(task="AntGoal1")

@@ -10,7 +10,7 @@ import torch
 from portfolio_sdpo.errors import EnvironmentFault, MissingExtraError
 from portfolio_sdpo.experiments import safety_runs as module
 from portfolio_sdpo.experiments.folders import read_json
-from portfolio_sdpo.experiments.safety import TASKS, SafetyExperiment, WorldSettings
+from portfolio_sdpo.experiments.safety import TASKS, BarrierSettings, SafetyExperiment, WorldSettings
 from portfolio_sdpo.experiments.safety_runs import SafetyRun, gauge, run_safety, safety_runs, train_safety
 from portfolio_sdpo.rl import Rollout
 from portfolio_sdpo.rl.metrics import read_config, read_rows
@@ -57,7 +57,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[SafetyExperiment
 
 def two_constraints(**changes) -> SafetyExperiment:
     world = WorldSettings(task="PointGoal2", terminal_hazards=True, horizon=20)
-    experiment = toy(world=world, problem=TWO, etas={"ipo": (60.0, 60.0)}, lane=1, **changes)
+    experiment = toy(
+        world=world, problem=TWO, barriers={"ipo": 2 * (BarrierSettings(eta=60, margin=1),)}, lane=1, **changes
+    )
     return experiment.with_changes(algorithms=("ipo", "sdpo"))
 
 

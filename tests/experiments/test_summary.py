@@ -95,6 +95,7 @@ def made_up(tiny: Experiment, tmp_path: Path) -> Path:
         if case.name in returns:
             broken = 4.5 if case.label == "ppo" else 3.5
             more = {"suboptimality_bound": 0.5} if case.label == "sdpo" else {}
+            more["exact_return"] = returns[case.name]
             write_rows(case.folder / "metrics.parquet", log([broken] * 4, [broken] * 4, **more))
             figures = {"exact_return": returns[case.name], "true_risk_0": broken, "exact_risk_0": broken}
             case.record(figures)

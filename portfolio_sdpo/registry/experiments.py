@@ -1,0 +1,88 @@
+"""Runs of experiments in the book of runs, as they begin and end."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from portfolio_sdpo.backtest.coverage import json_ready
+from portfolio_sdpo.errors import PortfolioSdpoError, RegistryError
+from portfolio_sdpo.experiments.grid import Observer, Outcome, Run
+from portfolio_sdpo.registry.registry import Registry
+
+INTERRUPTED = "It was interrupted; the same command goes on with it."
+UNTOLD = "It was finished by a command that was killed before it could say so."
+
+
+class Booked(Observer):
+    """Writes every run into the registry; a registry that fails meanwhile stops no run.
+
+    with Booked(registry, "cmdp-cvar") as observer:
+        run_experiment(experiment, observer=observer)
+    """
+
+    def __init__(self, registry: Registry, experiment: str) -> None:
+        self.registry, self.experiment = registry, experiment
+        self.trouble: PortfolioSdpoError | None = None
+        """The first error of the registry, after which the book is not complete."""
+        self._open: dict[str, str] = {}
+        self._orphans: dict[str, list[str]] | None = None
+
+    def begun(self, run: Run) -> None:
+        try:
+            self._begin(run)
+        except RegistryError as error:
+            self.trouble = self.trouble or error
+
+    def ended(self, run: Run, outcome: Outcome) -> None:
+        try:
+            if run.name not in self._open:
+                self._begin(run)
+            self.registry.end_run(
+                self._open.pop(run.name),
+                "failed" if outcome.status == "failed" else "done",
+                outcome=outcome.status,
+                reason=outcome.message or None,
+                metrics=json_ready(dict(outcome.found)) or None,
+            )
+        except RegistryError as error:
+            self.trouble = self.trouble or error
+
+    def skipped(self, run: Run) -> None:
+        try:
+            for old in self._orphans_of(run):
+                metrics = json_ready(run.found()) or None
+                self.registry.end_run(old, outcome="finished", reason=UNTOLD, metrics=metrics)
+        except PortfolioSdpoError as error:
+            self.trouble = self.trouble or error
+
+    def _orphans_of(self, run: Run) -> list[str]:
+        """Entries of the run that a command left open when it was killed."""
+        if self._orphans is None:
+            self._orphans = {}
+            for old in self.registry.runs(kind="experiment", status="running"):
+                self._orphans.setdefault(old.name, []).append(old.id)
+        return self._orphans.pop(f"{self.experiment}/{run.name}", [])
+
+    def _begin(self, run: Run) -> None:
+        for old in self._orphans_of(run):
+            self.registry.end_run(old, "failed", reason=INTERRUPTED)
+        try:
+            details = run.details()
+        except PortfolioSdpoError:  # it will fail for the same reason, and say so
+            details = {}
+        settings = json_ready({"experiment": self.experiment, **run.identity(), "settings": details})
+        seed = run.identity().get("seed")
+        name = f"{self.experiment}/{run.name}"
+        self._open[run.name] = self.registry.start_run("experiment", name, settings=settings, seed=seed).id
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        for run in self._open.values():
+            try:
+                self.registry.end_run(run, "failed", reason=INTERRUPTED)
+            except RegistryError as failed:
+                self.trouble = self.trouble or failed
+        self._open.clear()
