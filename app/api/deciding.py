@@ -17,8 +17,7 @@ from portfolio_sdpo.envs.portfolio.market import CASH, Array, Market
 from portfolio_sdpo.market.calendar import sessions
 from portfolio_sdpo.registry import AuditEntry, Model, Promotion
 
-from .problems import PREFIX
-from .schemas import Data, Limit, ModelName, Weights
+from .schemas import PREFIX, Data, Limit, ModelName, Weights
 
 
 class UnservableError(Exception):

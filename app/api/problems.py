@@ -23,8 +23,9 @@ from portfolio_sdpo.errors import (
     RegistryUnavailableError,
 )
 
+from .schemas import PREFIX
+
 MEDIA_TYPE = "application/problem+json"
-PREFIX = "urn:problem-type:portfolio-sdpo:"
 
 log = logging.getLogger("portfolio_sdpo.api")
 

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+PREFIX = "urn:problem-type:portfolio-sdpo:"
+"""Of the types of problems."""
 HASH = "f2b0c4a97d1e5b8f6a3c2d9e0f7b1a4c5d6e8f90a1b2c3d4e5f60718293a4b5c"
 
 

@@ -115,6 +115,8 @@ class Agent:
         """Called after every update with their number so far."""
         self.learner: PathLearner | None = None
         """None before the first decision."""
+        self.begun: PathLearner | None = None
+        """The learner amid the updates before the first decision, of which the trace has a row each."""
         self.assets: tuple[str, ...] = ()
         """Columns of the market that it was trained on."""
         self.as_of: np.datetime64 | None = None
@@ -160,6 +162,13 @@ class Agent:
         load_checkpoint(checkpoint, learner, run)
         self.learner, self.assets, self.as_of, self.trace = learner, tuple(assets), as_of, list(trace)
 
+    def go_on(self, checkpoint: Path, run: str, assets: int, trace: Sequence[dict[str, Any]]) -> None:
+        """Become the agent that was interrupted amid the updates before its first decision."""
+        learner = self._build(assets)
+        load_checkpoint(checkpoint, learner, run)
+        learner.go_on(len(trace))
+        self.begun, self.trace = learner, list(trace)
+
     def _check(self, history: Market) -> None:
         if self.learner is None:
             return
@@ -181,14 +190,17 @@ class Agent:
 
     def _train(self, history: Market, scenarios: Scenarios) -> None:
         day = history.dates[-1]
+        made = 0
         if self.learner is None:
-            learner, updates = self._build(len(history.assets)), self.settings.first
+            if self.begun is None:
+                self.begun, self.trace = self._build(len(history.assets)), []
+            learner, updates, made = self.begun, self.settings.first, len(self.trace)
         else:
             learner, updates = self.learner, 0 if day == self.as_of else self.settings.further
-        if updates:
+        if updates and not made:
             learner.renew()
         bound = math.log1p(self.settings.limit.bound)
-        for number in range(updates):
+        for number in range(made, updates):
             draws = np.random.SeedSequence([self.seed, len(history) - 1, number])
             rng = np.random.default_rng(draws)
             rows = scenarios.draw(rng, scenarios.choose(rng, scenarios.paths or self.settings.paths))
@@ -206,7 +218,7 @@ class Agent:
             )
             if self.watch is not None:
                 self.watch(len(self.trace))
-        self.learner, self.assets, self.as_of = learner, history.assets, day
+        self.learner, self.begun, self.assets, self.as_of = learner, None, history.assets, day
 
     def _scenarios(self, history: Market) -> Scenarios:
         """What the updates before a decision draw from."""

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from portfolio_sdpo.backtest.measures import conditional_value_at_risk, window_returns
 from portfolio_sdpo.backtest.resample import Bootstrap, resampled_days
@@ -89,6 +90,19 @@ def check_promise(returns: Array, limit: CvarLimit, bootstrap: Bootstrap | None 
             else math.nan
         ),
     )
+
+
+def cvar_by_year(returns: Array, dates: NDArray[np.datetime64], limit: CvarLimit) -> dict[str, float | None]:
+    """The realised CVaR of every calendar year's own windows; None for a year shorter than one.
+
+    returns: [D] of the sessions that end at dates [D].
+    """
+    years = dates.astype("datetime64[Y]")
+    found = {
+        str(year): float(conditional_value_at_risk(window_returns(returns[years == year], limit.horizon), limit.alpha))
+        for year in np.unique(years)
+    }
+    return {year: None if math.isnan(cvar) else cvar for year, cvar in found.items()}
 
 
 def kupiec(breaches: int, observations: int, alpha: float) -> Evidence:

@@ -158,6 +158,15 @@ POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inli
 
 def page(title: str, body: str, figures: dict[str, Any], data: dict[str, Any], plotly_js: str) -> str:
     """The whole document: `body` is HTML, `figures` is what the script draws, `data` is for other programs."""
+    scripts = f"""<script type="application/json" id="figures">{inline_json(figures)}</script>
+<script>{plotly_js}</script>
+<script>{SCRIPT}</script>
+"""
+    return document(title, body, data, scripts=scripts)
+
+
+def document(title: str, body: str, data: Any, *, style: str = "", scripts: str = "") -> str:
+    """A page in the house's look: `body` is HTML, `style` comes after the style sheet, `data` is for other programs."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -165,17 +174,14 @@ def page(title: str, body: str, figures: dict[str, Any], data: dict[str, Any], p
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{escape(title)}</title>
-<style>{STYLE}</style>
+<style>{STYLE}{style}</style>
 </head>
 <body>
 <main>
 {body}
 </main>
 <script type="application/json" id="data">{inline_json(data)}</script>
-<script type="application/json" id="figures">{inline_json(figures)}</script>
-<script>{plotly_js}</script>
-<script>{SCRIPT}</script>
-</body>
+{scripts}</body>
 </html>
 """
 

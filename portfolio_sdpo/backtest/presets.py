@@ -20,7 +20,7 @@ from portfolio_sdpo.backtest.agent import AgentSettings
 from portfolio_sdpo.backtest.load import Cash, checked_cash
 from portfolio_sdpo.backtest.shield import CvarLimit
 from portfolio_sdpo.envs.portfolio.volatility import Volatility
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.rl.algorithms import ActorSettings, PpoSettings, SdpoSettings
 from portfolio_sdpo.rl.analytic import AnalyticSettings
 from portfolio_sdpo.rl.critics import CriticSettings
@@ -143,13 +143,18 @@ def plan(
     `algos`: of the preset, by default those that it shows, `["none"]` for none at all.
     """
     if name not in PRESETS:
-        raise SettingsError(f"preset: there is no {name!r}; there are {', '.join(PRESETS)}.")
+        raise SettingsError(
+            f"preset: there is no {name!r}{did_you_mean(name, PRESETS)}; there are {', '.join(PRESETS)}."
+        )
     base = PRESETS[name]
     wanted = [] if algos == [NO_AGENT] else list(base.shown if algos is None else algos)
     unknown = next((algo for algo in wanted if algo not in base.agents), None)
     if unknown is not None:
         known = ", ".join([*base.agents, NO_AGENT])
-        raise SettingsError(f"algo: there is no agent {unknown!r} in the preset {name}; there are {known}.")
+        raise SettingsError(
+            f"algo: there is no agent {unknown!r}{did_you_mean(unknown, base.agents)} in the preset {name}; "
+            f"there are {known}."
+        )
     if len(set(wanted)) < len(wanted):
         raise SettingsError(f"algo: name every agent once (got {', '.join(wanted)}).")
     config = dict(config or {})

@@ -25,7 +25,7 @@ from pydantic import Field, field_validator, model_validator
 
 from portfolio_sdpo import __version__
 from portfolio_sdpo.backtest import measures
-from portfolio_sdpo.backtest.coverage import check_promise, json_ready
+from portfolio_sdpo.backtest.coverage import check_promise, cvar_by_year, json_ready
 from portfolio_sdpo.backtest.folders import make_id
 from portfolio_sdpo.backtest.load import Cash, checked_cash, load_market
 from portfolio_sdpo.backtest.meters import Meter, Tell, followed
@@ -37,7 +37,7 @@ from portfolio_sdpo.backtest.statistics import growth_difference, summarise
 from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
 from portfolio_sdpo.envs.portfolio.limits import Limits
 from portfolio_sdpo.envs.portfolio.market import Market
-from portfolio_sdpo.errors import MissingExtraError, SettingsError
+from portfolio_sdpo.errors import Interrupted, MissingExtraError, SettingsError, did_you_mean
 from portfolio_sdpo.settings import Settings
 
 if TYPE_CHECKING:
@@ -100,7 +100,10 @@ class BacktestSettings(Settings):
     def _consistent(self) -> BacktestSettings:
         for name in self.strategies:
             if name not in STRATEGIES:
-                raise SettingsError(f"strategies: there is no {name!r}; there are {', '.join(STRATEGIES)}.")
+                raise SettingsError(
+                    f"strategies: there is no {name!r}{did_you_mean(name, STRATEGIES)}; "
+                    f"there are {', '.join(STRATEGIES)}."
+                )
         labels = [agent.label for agent in self.agents]
         passing = [*labels, *(name for name in SHIELDED_BENCHMARKS if name in self.strategies)] if self.shield else []
         names = [*self.strategies, *labels, *(f"{name} + shield" for name in passing)]
@@ -189,7 +192,10 @@ def run_backtest(
     if restart:
         _forget(parts)
 
-    walks = [walk for walks in _walked(market, parts, settings, days, progress, jobs) for walk in walks]
+    try:
+        walks = [walk for walks in _walked(market, parts, settings, days, progress, jobs) for walk in walks]
+    except KeyboardInterrupt:
+        raise Interrupted(_saved(parts)) from None
     metrics = measure(walks, settings)
     config = {
         "package_version": __version__,
@@ -204,6 +210,17 @@ def run_backtest(
     records.write_record(record, render(record), folder)
     _forget(parts)
     return Result(folder, record)
+
+
+def walk_ahead(settings: BacktestSettings, agent: Agent, tell: Tell | None = None) -> Track:
+    """Walk one of the settings' agents and keep its walk, so that `run_backtest` finds it done; `tell` hears of it.
+
+    So the walks of one backtest can be made anywhere, in processes that may die, and the record of them all at the end.
+    """
+    market, days, data = load_market(settings.snapshot, settings.cash, settings.start, settings.end)
+    part = _Part(agent, agent.seed, agent.name, _run_of(agent, settings, days, data))
+    (walk, *_) = _walk(market, part, settings, days, tell)
+    return walk.track
 
 
 def measure(walks: Sequence[Walk], settings: BacktestSettings) -> list[dict[str, Any]]:
@@ -229,6 +246,7 @@ def measure(walks: Sequence[Walk], settings: BacktestSettings) -> list[dict[str,
                 "kind": walk.kind,
                 **figures,
                 "promise": check_promise(track.returns, limit, settings.bootstrap).to_json(),
+                "cvar_by_year": cvar_by_year(track.returns, track.dates[1:], limit),
                 "shield": _shielding(walk),
                 "against": {
                     name: growth_difference(track.returns, rival.returns, settings.bootstrap)
@@ -297,6 +315,17 @@ def _forget(parts: Sequence[_Part]) -> None:
             from portfolio_sdpo.backtest.walks import discard
 
             discard(part.run)
+
+
+def _saved(parts: Sequence[_Part]) -> str:
+    """What is there to go on with after an interrupt."""
+    from portfolio_sdpo.backtest.walks import saved_decisions
+
+    found = [number for part in parts if part.run is not None if (number := saved_decisions(part.run))]
+    if not found:
+        return "no decision of an agent was made yet, so nothing is saved"
+    made = f"{sum(found)} decision{'s' * (sum(found) != 1)}"
+    return f"{made} of {len(found)} agent{'s' * (len(found) != 1)} {'is' if sum(found) == 1 else 'are'} saved"
 
 
 def _benchmark(name: str, settings: BacktestSettings) -> Strategy:

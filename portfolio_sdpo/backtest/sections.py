@@ -112,13 +112,13 @@ def cards(main: Group, found: Sequence[Group]) -> str:
     for field, heading, written, _ in COLUMNS[:2] + COLUMNS[3:6]:
         if field == "cvar_window":
             heading = f"CVaR of {main.shown['horizon']} sessions"
-        more = _interval(main.shown, field, written)
+        more = interval_of(main.shown, field, written)
         if other is not None:
             value = other.shown[field]
             more += f"<br>{escape(other.name)} {NONE if value is None else written(value)}"
         items.append(
-            f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>{_data(main.shown, field, written)}</span>"
-            f"<br><span class='more'>{more}</span></dd></div>"
+            f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>"
+            f"{figure_of(main.shown, field, written)}</span><br><span class='more'>{more}</span></dd></div>"
         )
     return f"<dl class='cards'>{''.join(items)}</dl>"
 
@@ -142,17 +142,17 @@ def headline(found: Sequence[Group], config: dict[str, Any]) -> str:
     for group in found:
         cells = []
         for field, _, written, with_interval in COLUMNS:
-            cell = _data(group.shown, field, written)
-            interval = _interval(group.shown, field, written) if with_interval else ""
+            cell = figure_of(group.shown, field, written)
+            interval = interval_of(group.shown, field, written) if with_interval else ""
             cell += f"<small>{interval}</small>" if interval else ""
             spread = group.range(field)
-            cell += f"<small>seeds {_span(*spread, written)}</small>" if spread and field in OVER_SEEDS else ""
+            cell += f"<small>seeds {span(*spread, written)}</small>" if spread and field in OVER_SEEDS else ""
             cells.append(f"<td>{cell}</td>")
             if field == "cvar_window":
-                cells.append(f"<td>{_kept(group.shown['promise']['kept'])}</td>")
+                cells.append(f"<td>{verdict(group.shown['promise']['kept'])}</td>")
         seeds = f"<small>{len(group.records)} seeds</small>" if len(group.records) > 1 else ""
         rows.append(f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}{seeds}</th>{''.join(cells)}</tr>")
-    return _table(caption, ["Strategy", *headings], rows)
+    return table(caption, ["Strategy", *headings], rows)
 
 
 def all_figures(found: Sequence[Group]) -> str:
@@ -163,7 +163,7 @@ def all_figures(found: Sequence[Group]) -> str:
     rows = []
     for group in found:
         for record in group.records:
-            cells = "".join(f"<td>{_data(record, field, written)}</td>" for field, _, written in columns)
+            cells = "".join(f"<td>{figure_of(record, field, written)}</td>" for field, _, written in columns)
             seed = f"<td>{NONE if record['seed'] is None else record['seed']}</td>" if several else ""
             rows.append(
                 f"<tr data-row='{escape(group.name)}'><th scope='row'>{escape(group.name)}</th>{seed}{cells}</tr>"
@@ -172,7 +172,7 @@ def all_figures(found: Sequence[Group]) -> str:
         "The probabilistic Sharpe ratio is the probability that the true one is above 0; the deflated one, that it is "
         "above the best of as many worthless strategies as were tried here."
     )
-    return f"<details><summary>More figures</summary>{_table(caption, headings, rows)}</details>"
+    return f"<details><summary>More figures</summary>{table(caption, headings, rows)}</details>"
 
 
 def shielding(found: Sequence[Group]) -> str:
@@ -202,7 +202,7 @@ def shielding(found: Sequence[Group]) -> str:
         "The shield scales an agent's stocks towards cash until the limit holds on the past, and removes those with "
         "too little history to tell; the agent's own decisions are those of the row without it."
     )
-    return f"<details open><summary>The shield</summary>{_table(caption, headings, rows)}</details>"
+    return f"<details open><summary>The shield</summary>{table(caption, headings, rows)}</details>"
 
 
 def against(found: Sequence[Group]) -> str:
@@ -211,7 +211,7 @@ def against(found: Sequence[Group]) -> str:
     for group in found:
         for other, figures in group.shown.get("against", {}).items():
             low, high = figures["interval"] or (None, None)
-            interval = "" if low is None or high is None else _span(low, high, percent)
+            interval = "" if low is None or high is None else span(low, high, percent)
             rows.append(
                 f"<tr><th scope='row'>{escape(group.name)}</th><td>{escape(other)}</td>"
                 f"<td>{NONE if figures['growth'] is None else percent(figures['growth'])}</td><td>{interval}</td></tr>"
@@ -220,7 +220,7 @@ def against(found: Sequence[Group]) -> str:
         return ""
     caption = "Log growth a year in excess of a rival's; sessions are resampled in pairs for the interval."
     headings = ["Agent", "Rival", "Faster a year", "Interval"]
-    return f"<details><summary>Against rivals</summary>{_table(caption, headings, rows)}</details>"
+    return f"<details><summary>Against rivals</summary>{table(caption, headings, rows)}</details>"
 
 
 def today(found: Sequence[Group]) -> str:
@@ -238,7 +238,7 @@ def today(found: Sequence[Group]) -> str:
         )
     as_of = escape(asked[0].shown["next"]["as_of"])
     caption = f"Decided at the close of {as_of}, the last one here; nothing above knows what comes of it."
-    return _table(caption, ["Strategy", "To be held from then on"], rows)
+    return table(caption, ["Strategy", "To be held from then on"], rows)
 
 
 def promises(found: Sequence[Group]) -> str:
@@ -252,17 +252,17 @@ def promises(found: Sequence[Group]) -> str:
             NONE if realised is None else f"<data value='{realised!r}' data-name='realised'>{percent(realised)}</data>"
         )
         low, high = promise["interval"]
-        cell += "" if low is None else f"<small>{_span(low, high, percent)}</small>"
+        cell += "" if low is None else f"<small>{span(low, high, percent)}</small>"
         rows.append(
             f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}</th><td>{percent(promise['bound'])}</td>"
-            f"<td>{cell}</td><td>{_kept(promise['kept'])}</td><td>{_p(promise['p_value'])}</td>"
+            f"<td>{cell}</td><td>{verdict(promise['kept'])}</td><td>{_p(promise['p_value'])}</td>"
             f"<td>{promise['breaches']} of {promise['windows']}</td><td>{_p(promise['breach_p_value'])}</td></tr>"
         )
     caption = (
         "A small p-value speaks against the promise; a large one does not prove it. The first tests the CVaR itself by "
         "bootstrap, the second counts periods that do not overlap, of which few fit into a year."
     )
-    return _table(caption, headings, rows)
+    return table(caption, headings, rows)
 
 
 def training(traced: Sequence[tuple[Group, pd.DataFrame]]) -> str:
@@ -280,7 +280,7 @@ def training(traced: Sequence[tuple[Group, pd.DataFrame]]) -> str:
             f"{''.join(f'<td>{percent(part)}</td>' for part in shares)}"
             f"<td>{NONE if pd.isna(lowest) else number(float(lowest), 4)}</td></tr>"
         )
-    return _table(
+    return table(
         "Share of training iterations by where the estimate stood; slack is positive inside the bound.", headings, rows
     )
 
@@ -298,7 +298,7 @@ def monthly(rows: pd.DataFrame, name: str) -> str:
         cells = "".join(_month(returns.get((year, month))) for month in range(1, 13))
         lines.append(f"<tr><th scope='row'>{year}</th>{cells}<td><strong>{percent(float(total))}</strong></td></tr>")
     caption = f"{escape(name)}: returns by month, net of fees; the first and the last may be part of a month."
-    return _table(caption, ["Year", *names, "Total"], lines, "monthly")
+    return table(caption, ["Year", *names, "Total"], lines, "monthly")
 
 
 def remarks(record: Record, found: Sequence[Group]) -> str:
@@ -344,7 +344,8 @@ def _hash(key: str, value: str) -> str:
     return f"<code>{escape(value)}</code>" if key.startswith("sha256") else escape(value)
 
 
-def _table(caption: str, headings: Sequence[str], rows: Sequence[str], name: str = "") -> str:
+def table(caption: str, headings: Sequence[str], rows: Sequence[str], name: str = "") -> str:
+    """Rows below headings, which are HTML already; wide ones can be moved sideways."""
     head = "".join(f"<th scope='col'>{heading}</th>" for heading in headings)
     styled = f" class='{name}'" if name else ""
     return (
@@ -365,24 +366,27 @@ def _row(group: Group, found: Sequence[Group]) -> str:
     return f"{styled} data-row='{escape(group.name)}'"
 
 
-def _data(record: dict[str, Any], field: str, written: Format) -> str:
+def figure_of(record: dict[str, Any], field: str, written: Format) -> str:
+    """A figure of a record, with its full precision beside it."""
     value = record[field]
     return NONE if value is None else f"<data value='{value!r}' data-name='{field}'>{written(value)}</data>"
 
 
-def _interval(record: dict[str, Any], field: str, written: Format) -> str:
+def interval_of(record: dict[str, Any], field: str, written: Format) -> str:
+    """Its interval, or nothing."""
     low, high = record["intervals"].get(field, (None, None))
-    return "" if low is None or high is None else _span(low, high, written)
+    return "" if low is None or high is None else span(low, high, written)
 
 
-def _span(low: float, high: float, written: Format) -> str:
+def span(low: float, high: float, written: Format) -> str:
     """`[1.10, 1.40] ×`: the unit once."""
     first, last = written(low), written(high)
     unit = last[last.find("\u00a0") :] if "\u00a0" in last else ""
     return f"[{first.removesuffix(unit)}, {last.removesuffix(unit)}]{unit}"
 
 
-def _kept(kept: bool | None) -> str:
+def verdict(kept: bool | None) -> str:
+    """Whether a limit was kept, in words and colour."""
     if kept is None:
         return NONE
     return f"<span class='{'good' if kept else 'bad'}'>{'✓ yes' if kept else '✗ no'}</span>"

@@ -25,6 +25,7 @@ from portfolio_sdpo.backtest.load import Cash, load_latest
 from portfolio_sdpo.backtest.shield import shield
 from portfolio_sdpo.backtest.simulate import named_weights
 from portfolio_sdpo.backtest.strategies import all_cash
+from portfolio_sdpo.backtest.trainings import resumable
 from portfolio_sdpo.envs.portfolio.market import Array, Market
 from portfolio_sdpo.errors import CheckpointError, SettingsError
 from portfolio_sdpo.rl.checkpoint import checkpoint_bytes, fingerprint
@@ -57,19 +58,19 @@ def train_agent(
 ) -> Trained:
     """Train an agent on everything up to the last close, as before a first decision, and write it to a new folder.
 
-    `progress` is called with the number of updates so far; there will be `settings.first` of them.
+    `progress` is called with the number of updates so far; there will be `settings.first` of them. Ctrl-C saves them,
+    and the same training goes on from there to the same bytes.
     """
     SHELF.check_free(folder or SHELF.new_folder("new"))
     if seed < 0:
         raise SettingsError(f"seed: must not be negative (got {seed}).")
     market, data = load_latest(snapshot, cash)
     agent = Agent(settings, seed, label)
-    agent.watch = progress
-    agent.decide(market, all_cash(len(market.assets)))
-    agent.watch = None
-    config = describe(agent, market, cash, data)
-    folder = folder or SHELF.new_folder(config["id"])
-    SHELF.write(folder, to_parts(agent, config))
+    with resumable(agent, len(market.assets), {"cash": cash, **data}, progress):
+        agent.decide(market, all_cash(len(market.assets)))
+        config = describe(agent, market, cash, data)
+        folder = folder or SHELF.new_folder(config["id"])
+        SHELF.write(folder, to_parts(agent, config))
     return Trained(folder, agent, config)
 
 

@@ -1,7 +1,7 @@
 """Walks that survive their process: what an agent decided and learned is saved as it goes, in `walks/<run>` of the data
 directory, and a walk with the same version, settings, seed, prices and days goes on after the last saved decision.
 
-decisions.json           what was decided, warned of and traced so far
+decisions.json           whose walk it is, what was decided, warned of and traced so far
 checkpoint-*.safetensors the learner after so many decisions (`rl.checkpoint`)
 
 Decisions are written first: after a crash in between, they are cut back to the checkpoint. The saved ones are replayed
@@ -59,6 +59,16 @@ def discard(run: str) -> None:
     if lock is not None:
         shutil.rmtree(folder, ignore_errors=True)
         lock.close()
+
+
+def saved_decisions(run: str) -> int:
+    """How many decisions a walk would not have to make again."""
+    try:
+        made = len(json.loads((home() / run / DECISIONS).read_bytes())["decisions"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    numbers = [int(path.stem.rpartition("-")[2]) for path in checkpoints(home() / run)]
+    return max((number for number in numbers if number <= made), default=0)
 
 
 class Kept:
@@ -119,7 +129,17 @@ class Kept:
         if self._given_up or self.agent.learner is None:
             return
         begun = time.monotonic()
-        content = {"assets": self.agent.assets, "decisions": self._decisions, "trace": self.agent.trace}
+        agent = {
+            "label": self.agent.name,
+            "seed": self.agent.seed,
+            "settings": self.agent.settings.model_dump(mode="json"),
+        }
+        content = {
+            "agent": agent,
+            "assets": self.agent.assets,
+            "decisions": self._decisions,
+            "trace": self.agent.trace,
+        }
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = self._lock or _lock(self.folder)

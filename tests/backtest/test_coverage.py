@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from portfolio_sdpo.backtest import Bootstrap, CvarLimit, acerbi_szekely, check_promise, kupiec
+from portfolio_sdpo.backtest.coverage import cvar_by_year
 from portfolio_sdpo.errors import BacktestError, SettingsError
 
 
@@ -20,6 +21,14 @@ def test_promise_by_hand():
     assert promise.breach_p_value == pytest.approx(3 * 0.4**2 * 0.6 + 0.4**3)
     assert math.isnan(promise.p_value)
     assert check_promise(returns, CvarLimit(bound=-0.13, alpha=0.4, horizon=2)).kept is True
+
+
+def test_every_year_has_windows_of_its_own():
+    returns = np.array([0.0, -0.1, 0.1, 0.1, -0.2, 0.1, 0.3])
+    days = np.array(["2018-12-31", "2019-12-27", "2019-12-30", "2019-12-31", "2020-01-02", "2020-01-03", "2020-01-06"])
+    found = cvar_by_year(returns, days.astype("datetime64[D]"), CvarLimit(bound=-0.09, alpha=0.5, horizon=2))
+    # 2018: no window. 2019: −0.01, 0.21. 2020: −0.12, 0.43. The one from December to January belongs to no year.
+    assert found == {"2018": None, "2019": pytest.approx(-0.01), "2020": pytest.approx(-0.12)}
 
 
 def test_a_track_shorter_than_a_window_says_nothing():

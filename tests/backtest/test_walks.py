@@ -230,6 +230,7 @@ def test_saving_is_rare(tmp_path, monkeypatch):
 
     class Quick:
         name, every, trace, learner, assets = "quick", 1, (), object(), ()
+        seed, settings = 0, AgentSettings()
 
         def decide(self, history, held):
             clock["now"] += 10.0

@@ -1,0 +1,1 @@
+"""The dashboard: Streamlit pages over run folders and the registry, with no figure of their own."""

@@ -1,0 +1,79 @@
+"""`portfolio-sdpo dashboard`: what the portfolio is, did and promised, in a browser."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import sys
+from typing import Annotated
+
+import typer
+
+from portfolio_sdpo.cli._examples import examples
+from portfolio_sdpo.cli._registry import Place
+from portfolio_sdpo.errors import MissingExtraError, SettingsError
+
+NEEDED = ("streamlit", "plotly")
+SETTINGS = {
+    "browser.gatherUsageStats": "false",
+    "client.toolbarMode": "minimal",
+    "server.fileWatcherType": "none",
+    "server.showEmailPrompt": "false",
+    "theme.light.primaryColor": "#0072B2",
+    "theme.light.backgroundColor": "#ffffff",
+    "theme.light.textColor": "#1d2329",
+    "theme.dark.primaryColor": "#1f7fbd",
+    "theme.dark.backgroundColor": "#12161a",
+    "theme.dark.secondaryBackgroundColor": "#1f262d",
+    "theme.dark.textColor": "#e7ebee",
+}
+"""Of Streamlit: it tells nobody that it runs, asks nothing, and looks like the reports."""
+
+
+def dashboard(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8501,
+    host: Annotated[str, typer.Option("--host", help="Anything but loopback can be reached by others.")] = "127.0.0.1",
+    place: Place = None,
+    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
+) -> None:
+    """Show weights, backtests, training and data in a browser.
+
+    Backtests and retraining can be started from there as well.
+    """
+    for name in NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise MissingExtraError(f"The dashboard needs the package {name}: pip install 'portfolio_sdpo[dashboard]'.")
+    script = importlib.util.find_spec("portfolio_sdpo_app.dashboard.main")
+    if script is None or script.origin is None:
+        raise MissingExtraError("The dashboard is not installed: install portfolio_sdpo again.")
+    port = _free(host, port)
+    if not host.startswith("127.") and host not in ("localhost", "::1"):
+        typer.echo(f"Whoever reaches {host}:{port} sees everything and may start work: put a login in front.", err=True)
+    if place is not None:
+        os.environ["PORTFOLIO_SDPO_REGISTRY"] = place
+    options = SETTINGS | {
+        "server.address": host,
+        "server.port": str(port),
+        "server.headless": "false" if browser else "true",
+    }
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", script.origin, *arguments])
+
+
+def _free(host: str, port: int) -> int:
+    """The port, if one can listen on it; Streamlit would only say so in passing."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.create_server((host, port), family=family) as listener:
+            return int(listener.getsockname()[1])
+    except OSError as error:
+        raise SettingsError(
+            f"port: {host}:{port} cannot be listened on ({error.strerror}): choose another with --port."
+        ) from None
+
+
+def register(root: typer.Typer) -> None:
+    """Hang the command onto the application."""
+    root.command("dashboard", epilog=examples("dashboard", "dashboard --port 8600 --no-open"))(dashboard)
