@@ -14,15 +14,18 @@ INSTALLED := .venv/.installed
 export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test lint format bench clean
+.PHONY: help setup demo serve dashboard test lint format docs bench clean
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: $(INSTALLED) ## create .venv and install the package with its pinned dependencies
 
 demo: $(INSTALLED) ## walk SDPO and PPO through a quarter of 2019 and show what came of it
 	$(BIN)/portfolio-sdpo demo
+
+dashboard: $(INSTALLED) ## show weights, backtests and training on http://127.0.0.1:8501
+	$(BIN)/portfolio-sdpo dashboard
 
 serve: $(INSTALLED) ## serve the champion's weights on http://127.0.0.1:8000/api/v1
 	$(BIN)/portfolio-sdpo serve
@@ -40,6 +43,9 @@ lint: $(INSTALLED) ## ruff, mypy and import-linter
 format: $(INSTALLED) ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(INSTALLED) ## write docs/api from the docstrings
+	$(BIN)/python docs/make_api.py
 
 bench: $(INSTALLED) ## run every benchmark; each prints one JSON object
 	@set -e; for file in benchmarks/*.py; do echo "# $$file" >&2; $(BIN)/python $$file; done

@@ -3,39 +3,42 @@
 To add commands, put a file into this folder with a function that hangs them onto the application:
 
     def register(app: typer.Typer) -> None:
-        app.command("demo")(demo)                            # one command: portfolio-sdpo demo
+        app.command("demo", epilog=examples("demo"))(demo)   # one command: portfolio-sdpo demo
         app.add_typer(experiment_app, name="experiment")     # a group:     portfolio-sdpo experiment run ...
 
 It is found by itself (a file whose name starts with `_` is a helper). Its module level may import typer and the
 standard library; torch, pandas, matplotlib, gymnasium and whatever needs them are imported inside the command, so that
-`--help` answers at once (a test watches over this). Raise a `PortfolioSdpoError` for what the user can mend: it is
-shown as one sentence, with exit code 1.
+`--help` and the shell's completion answer at once (tests watch over this). Raise a `PortfolioSdpoError` for what the
+user can mend: it is shown as one sentence, with exit code 1. `_frame` has the rest of what is promised there.
 """
 
+import sys
+
+# Before anything is imported that an older Python cannot read.
+if sys.version_info < (3, 11):  # noqa: UP036  (pip would not install it, but a checkout can be run)
+    raise SystemExit(
+        f"Error: portfolio_sdpo needs Python 3.11 or newer and this is {sys.version.split()[0]}: install it into an "
+        "environment of a newer one."
+    )
+
 import importlib
+import inspect
 import pkgutil
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.errors import PortfolioSdpoError
+from portfolio_sdpo.cli._examples import examples
+from portfolio_sdpo.cli._frame import PROGRAM, Application, Command, Group
 
-PROGRAM = "portfolio-sdpo"
-
-
-class _Application(TyperGroup):
-    """Shows an error of ours as one sentence on stderr and exits with 1; `--debug` lets the traceback through."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except PortfolioSdpoError as error:
-            if ctx.params["debug"]:
-                raise
-            typer.secho(f"Error: {error}", fg=typer.colors.RED, err=True)
-            raise typer.Exit(1) from None
+PANELS = {
+    "Start here": ("demo", "doctor", "dashboard"),
+    "Prices and portfolios": ("data", "train", "backtest"),
+    "Live": ("retrain", "models", "serve", "keys"),
+    "Research": ("experiment", "reproduce"),
+}
+"""Under which heading `--help` shows a command; the order is the one of a user's first days."""
 
 
 def _print_version(asked: bool) -> None:
@@ -59,16 +62,35 @@ def build_app() -> typer.Typer:
     """The application with the commands of every file in this folder."""
     app = typer.Typer(
         name=PROGRAM,
-        cls=_Application,
+        cls=Application,
         callback=_options,
         no_args_is_help=True,
-        add_completion=False,
+        epilog=examples("demo", "data fetch --source sample --name nine", "backtest --snapshot nine", "doctor"),
         pretty_exceptions_enable=False,
     )
     for name in sorted(module.name for module in pkgutil.iter_modules(__path__)):
         if not name.startswith("_"):
             importlib.import_module(f"{__name__}.{name}").register(app)
+    _tidy(app)
     return app
+
+
+def _tidy(app: typer.Typer) -> None:
+    """Commands under their headings in the order of these, and paragraphs of help as wide as the terminal."""
+    panels = {name: panel for panel, names in PANELS.items() for name in names}
+    order = {name: number for number, name in enumerate(panels)}
+    app.registered_commands.sort(key=lambda entry: order.get(str(entry.name), len(order)))
+    app.registered_groups.sort(key=lambda entry: order.get(str(entry.name), len(order)))
+    for command in app.registered_commands:
+        command.rich_help_panel = panels.get(str(command.name), "More")
+    for group in app.registered_groups:
+        group.rich_help_panel = panels.get(str(group.name), "More")
+        group.cls = Group
+    groups = [group.typer_instance for group in app.registered_groups if group.typer_instance is not None]
+    for command in (command for each in (app, *groups) for command in each.registered_commands):
+        text = command.help or inspect.getdoc(command.callback) or ""
+        command.cls = Command
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def main() -> None:

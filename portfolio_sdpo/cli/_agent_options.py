@@ -8,20 +8,45 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from portfolio_sdpo.cli import _completion
+from portfolio_sdpo.errors import SettingsError
+
 if TYPE_CHECKING:
     from portfolio_sdpo.backtest.presets import Plan
 
+
+def _a_loss(bound: float | None) -> float | None:
+    """What nearly everybody types first is a positive share."""
+    if bound is not None and bound > 0:
+        raise SettingsError(f"--bound: a loss is negative, and a share: give -0.05 for 5 % (got {bound:g}).")
+    return bound
+
+
 PresetName = Annotated[
-    str, typer.Option("--preset", metavar="default|paper-stocks", help="What everything left out is taken from.")
+    str,
+    typer.Option(
+        "--preset",
+        metavar="default|paper-stocks",
+        help="What everything left out is taken from.",
+        autocompletion=_completion.presets,
+    ),
 ]
 Config = Annotated[
     Path | None, typer.Option("--config", metavar="FILE.toml", help="Settings of the agents, before the preset's.")
 ]
 SnapshotName = Annotated[
-    str | None, typer.Option("--snapshot", metavar="NAME", help="Prices; the bundled sample by default.")
+    str | None,
+    typer.Option(
+        "--snapshot",
+        metavar="NAME",
+        help="Prices; the bundled sample by default.",
+        autocompletion=_completion.snapshots,
+    ),
 ]
 Alpha = Annotated[float | None, typer.Option("--alpha", help="Tail fraction of the CVaR limit.")]
-Bound = Annotated[float | None, typer.Option("--bound", help="Lowest CVaR allowed; a loss is negative.")]
+Bound = Annotated[
+    float | None, typer.Option("--bound", help="Lowest CVaR allowed; a loss is negative.", callback=_a_loss)
+]
 Horizon = Annotated[int | None, typer.Option("--horizon", help="Sessions of a period that the limit is about.")]
 ScenarioKind = Annotated[
     str | None,

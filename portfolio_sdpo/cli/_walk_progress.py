@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from portfolio_sdpo.cli._progress_file import ProgressFile
+
 if TYPE_CHECKING:
     from portfolio_sdpo.backtest.run import Progress
 
@@ -21,6 +23,8 @@ def walk_progress(quiet: bool, walks: int) -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bars: dict[str, Any] = {}
     over: set[str] = set()
+    shares: dict[str, float] = {}
+    file = ProgressFile()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
         everything = board.add_task("strategies", total=walks)
 
@@ -31,5 +35,7 @@ def walk_progress(quiet: bool, walks: int) -> Iterator[Progress]:
                 over.add(name)
             board.update(bars[name], completed=done, total=total, visible=name not in over)
             board.update(everything, completed=len(over))
+            shares[name] = min(done / max(total, 1), 1.0)
+            file.write(sum(shares.values()) / max(walks, 1), f"{name}: {done} of {total}")
 
         yield say

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from portfolio_sdpo.cli import _completion
 from portfolio_sdpo.cli._agent_options import (
     Alpha,
     Bound,
@@ -22,6 +23,7 @@ from portfolio_sdpo.cli._agent_options import (
     SnapshotName,
     planned,
 )
+from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._walk_progress import walk_progress
 from portfolio_sdpo.errors import SettingsError
 
@@ -35,11 +37,22 @@ def backtest(
     config: Config = None,
     snapshot: SnapshotName = None,
     strategies: Annotated[
-        str | None, typer.Option("--strategies", metavar="A,B,...", help="Benchmarks; all of them by default.")
+        str | None,
+        typer.Option(
+            "--strategies",
+            metavar="A,B,...",
+            help="Benchmarks; all of them by default.",
+            autocompletion=_completion.strategies,
+        ),
     ] = None,
     algo: Annotated[
         str | None,
-        typer.Option("--algo", metavar="sdpo,ppo", help="Learning agents to walk forward beside them; none for none."),
+        typer.Option(
+            "--algo",
+            metavar="sdpo,ppo",
+            help="Learning agents to walk forward beside them; none for none.",
+            autocompletion=_completion.several_agents,
+        ),
     ] = None,
     alpha: Alpha = None,
     bound: Bound = None,
@@ -72,10 +85,10 @@ def backtest(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Walk agents and benchmarks through past prices and report what came of it, and whether the CVaR limit was kept.
+    """Walk agents and benchmarks through past prices, and report it.
 
-    The folder holds report.html, metrics.json and the tables of wealth, weights and trades. An interrupted backtest
-    goes on where it was when it is started again.
+    Was the CVaR limit kept? The folder holds report.html, metrics.json and the tables of wealth, weights and trades.
+    An interrupted backtest goes on where it was when it is started again.
     """
     chosen = _numbers("--seeds", seeds)
     algos = None if algo is None else [part.strip() for part in algo.split(",")]
@@ -143,4 +156,12 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
 
 def register(root: typer.Typer) -> None:
     """Hang the command onto the application."""
-    root.command("backtest")(backtest)
+    root.command(
+        "backtest",
+        epilog=examples(
+            "backtest --start 2019-01-02 --end 2019-12-31",
+            "backtest --snapshot mine --algo sdpo,ppo --seeds 0,1 --jobs 2",
+            "backtest --preset paper-stocks --alpha 0.1 --json",
+            "backtest --algo none --strategies equal-weight,minimum-cvar",
+        ),
+    )(backtest)

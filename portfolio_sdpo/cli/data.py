@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from portfolio_sdpo.errors import SettingsError, SnapshotError
+from portfolio_sdpo.cli import _completion
+from portfolio_sdpo.cli._agent_options import Json
+from portfolio_sdpo.cli._data_options import calendar_of, day_of, progress_of, repairs_of, settings_of, tickers_of
+from portfolio_sdpo.cli._examples import examples
+from portfolio_sdpo.cli._frame import saved
+from portfolio_sdpo.errors import Interrupted, SnapshotError
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.market.cleaning import Repairs
     from portfolio_sdpo.market.snapshots import Snapshot
-    from portfolio_sdpo.market.sources import Progress
 
-app = typer.Typer(no_args_is_help=True, help="Bring prices in, keep them as snapshots, check them, hand them out.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Bring prices in, keep them as snapshots, hand them out.",
+    epilog=examples("data fetch --source sample --name nine", "data import prices.csv --name mine", "data list"),
+)
 
-Version = Annotated[str, typer.Argument(metavar="NAME", help="The snapshot; NAME@HASH is an older version of it.")]
+Version = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="The snapshot; NAME@HASH is an older version of it.",
+        autocompletion=_completion.snapshots,
+    ),
+]
 NewName = Annotated[str, typer.Option("--name", help="What to call the snapshot; a known name gets a new version.")]
 Calendar = Annotated[str, typer.Option("--calendar", help="Calendar of `exchange_calendars`; `none` = do not check.")]
 RepairOptions = Annotated[
@@ -35,12 +46,25 @@ SettingOptions = Annotated[
     list[str] | None,
     typer.Option("--setting", metavar="KEY=VALUE", help="A setting of the source, e.g. table=WIKI/PRICES. Repeatable."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
-@app.command("fetch")
+@app.command(
+    "fetch",
+    epilog=examples(
+        "data fetch --source sample --name nine",
+        "data fetch --source yfinance --tickers AAPL,MSFT --name tech",
+        "data fetch --source yfinance --tickers @list.txt --name big",
+    ),
+)
 def fetch(
-    source: Annotated[str, typer.Option("--source", help="yfinance, quandl, sample or sample-skfolio.")],
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source",
+            help="yfinance, quandl, file, sample or sample-skfolio.",
+            autocompletion=_completion.sources,
+        ),
+    ],
     name: NewName,
     tickers: Annotated[
         str, typer.Option("--tickers", metavar="A,B,...", help="Tickers, or @FILE with them. Samples: all by default.")
@@ -54,32 +78,49 @@ def fetch(
 ) -> None:
     """Fetch prices from a source and keep them as a snapshot.
 
-    What arrived is kept even if some tickers failed; these are named, and `data update` asks for them again.
+    What arrived is kept even if some tickers failed, or if Ctrl-C came before them; these are named, and `data update`
+    asks for them again.
     """
-    chosen, first, last = _tickers(tickers), _day("--start", start), _day("--end", end)
-    settings = _settings(setting)
+    chosen, first, last = tickers_of(tickers), day_of("--start", start), day_of("--end", end)
+    settings = settings_of(setting)
     from portfolio_sdpo.market.ingest import fetch_snapshot
 
-    with _progress(as_json) as progress:
-        saved = fetch_snapshot(
+    with saved("no ticker has arrived yet, so nothing is saved"), progress_of(as_json, keep=True) as progress:
+        done = fetch_snapshot(
             source,
             chosen,
             first,
             last,
             name,
             settings=settings,
-            calendar=_calendar(calendar),
-            repairs=_repairs(repair),
+            calendar=calendar_of(calendar),
+            repairs=repairs_of(repair),
             progress=progress,
         )
-    _tell(saved.snapshot, saved.new, as_json)
+    _tell(done.snapshot, done.new, as_json)
+    if progress.interrupted:
+        count = len(done.snapshot.manifest.tickers)
+        there = "one ticker" if count == 1 else f"{count} tickers"
+        raise Interrupted(
+            f"{name} holds the {there} that had arrived; `portfolio-sdpo data update {name}` asks for the others"
+        )
 
 
-@app.command("import")
+@app.command(
+    "import",
+    epilog=examples(
+        "data import prices.csv --name mine",
+        "data import folder --name uk --calendar XLON",
+        "data import f.csv --name x --layout long:ticker=tic",
+    ),
+)
 def import_file(
     path: Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file, or a folder with one per ticker.")],
     name: NewName,
-    layout: Annotated[str | None, typer.Option("--layout", help="Overrule the layout that is recognised.")] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option("--layout", help="Overrule the layout that is recognised.", autocompletion=_completion.layouts),
+    ] = None,
     dayfirst: Annotated[
         bool | None,
         typer.Option("--dayfirst/--monthfirst", help="How to read 03/01/2011 where the file does not tell."),
@@ -91,37 +132,37 @@ def import_file(
     """Keep the prices in a file, or a folder of files, as a snapshot."""
     from portfolio_sdpo.market.ingest import import_snapshot
 
-    saved = import_snapshot(
-        path, name, layout, dayfirst=dayfirst, calendar=_calendar(calendar), repairs=_repairs(repair)
+    done = import_snapshot(
+        path, name, layout, dayfirst=dayfirst, calendar=calendar_of(calendar), repairs=repairs_of(repair)
     )
-    _tell(saved.snapshot, saved.new, as_json)
+    _tell(done.snapshot, done.new, as_json)
 
 
-@app.command("update")
+@app.command("update", epilog=examples("data update mine", "data update mine --json"))
 def update(
-    name: Annotated[str, typer.Argument(help="The snapshot.")],
+    name: Annotated[str, typer.Argument(help="The snapshot.", autocompletion=_completion.snapshots)],
     repair: RepairOptions = None,
     setting: SettingOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Fetch what is new since the snapshot was made and keep it as its next version.
+    """Fetch what is new and keep it as the snapshot's next version.
 
     Where the source has adjusted its history, everything is fetched again, and the older version stays as it is.
     """
     from portfolio_sdpo.market.update import update_snapshot
 
-    with _progress(as_json) as progress:
+    with saved(f"{name} is as it was"), progress_of(as_json) as progress:
         updated = update_snapshot(
             name,
-            settings=_settings(setting),
-            repairs=_repairs(repair) if repair else None,
+            settings=settings_of(setting),
+            repairs=repairs_of(repair) if repair else None,
             progress=progress,
         )
     more = {"readjusted": list(updated.readjusted), "sentences": list(updated.sentences)}
     _tell(updated.snapshot, updated.new, as_json, more)
 
 
-@app.command("list")
+@app.command("list", epilog=examples("data list", "data list --json"))
 def list_snapshots(as_json: Json = False) -> None:
     """Name every snapshot, what it holds and where that came from."""
     from portfolio_sdpo.market.snapshots import Store
@@ -143,9 +184,9 @@ def list_snapshots(as_json: Json = False) -> None:
     Console().print(render_list(found))
 
 
-@app.command("show")
+@app.command("show", epilog=examples("data show mine", "data show mine@c46e8a3a --json"))
 def show(name: Version, as_json: Json = False) -> None:
-    """Show what a snapshot holds, where it came from, what cleaning found, and its versions."""
+    """Show what a snapshot holds, its origin, findings and versions."""
     from portfolio_sdpo.market.snapshots import Store
 
     store = Store()
@@ -161,12 +202,18 @@ def show(name: Version, as_json: Json = False) -> None:
     Console().print(render(snapshot, versions))
 
 
-@app.command("verify")
+@app.command("verify", epilog=examples("data verify", "data verify mine --json"))
 def verify(
-    name: Annotated[str | None, typer.Argument(help="The snapshot; all of them by default.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The snapshot; all of them by default.", autocompletion=_completion.snapshots),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Read every version and compare every hash; exit code 1 if a file was changed or is missing."""
+    """Read every version and compare every hash.
+
+    Exit code 1 if a file was changed or is missing.
+    """
     from portfolio_sdpo.market.snapshots import Store
 
     checks = Store().verify(name)
@@ -182,14 +229,21 @@ def verify(
         raise typer.Exit(1)
 
 
-@app.command("export")
+@app.command(
+    "export", epilog=examples("data export mine --out prices.csv", "data export mine --layout long --out long.csv")
+)
 def export(
     name: Version,
-    layout: Annotated[str, typer.Option("--layout", help="How the file is to be laid out.")],
     out: Annotated[Path, typer.Option("--out", help="The file, or for per-ticker layouts the folder, to write.")],
+    layout: Annotated[
+        str, typer.Option("--layout", help="How the file is to be laid out.", autocompletion=_completion.layouts)
+    ] = "wide",
     as_json: Json = False,
 ) -> None:
-    """Write a snapshot's prices to a file; imported again, they make the same snapshot."""
+    """Write a snapshot's prices to a file.
+
+    Imported again, they make the same snapshot.
+    """
     from portfolio_sdpo.market.layouts import write_prices
     from portfolio_sdpo.market.snapshots import Store
 
@@ -233,78 +287,6 @@ def _short(name: str, entry: Any) -> dict[str, Any]:
 
 def _print_json(record: dict[str, Any]) -> None:
     typer.echo(json.dumps(record, indent=2))
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Progress]:
-    """What becomes of each ticker, on stderr: what goes on in a line that changes, what is over in one that stays."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    console = Console(stderr=True, quiet=quiet)
-    with console.status("") as status:
-
-        def say(ticker: str, what: str) -> None:
-            line = escape(f"{ticker}: {what}")
-            if what == "fetching":
-                status.update(line)
-            else:
-                console.print(line, style="red" if what.startswith("failed") else "dim")
-
-        yield say
-
-
-def _tickers(text: str) -> list[str]:
-    """`A,B`, or the file in `@file`: tickers with commas, blanks or line ends between them."""
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).expanduser().read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"--tickers: {text[1:]} cannot be read ({error}); name a text file.") from None
-        text = text.replace("\n", ",")
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _day(option: str, text: str | None) -> date | None:
-    try:
-        return None if text is None else date.fromisoformat(text)
-    except ValueError:
-        raise SettingsError(f"{option}: must be a date such as 2021-10-14 (got {text!r}).") from None
-
-
-def _calendar(text: str) -> str | None:
-    return None if text.lower() == "none" else text
-
-
-def _repairs(pairs: list[str] | None) -> Repairs:
-    from portfolio_sdpo.market.cleaning import Repairs
-
-    chosen = dict(_pair("--repair", pair) for pair in pairs or [])
-    unknown = [key for key in chosen if key not in Repairs.model_fields]
-    if unknown:
-        raise SettingsError(f"--repair: there is no {unknown[0]!r}; there are {', '.join(Repairs.model_fields)}.")
-    return Repairs(**chosen)
-
-
-def _settings(pairs: list[str] | None) -> dict[str, Any]:
-    """`a=1` as {a: 1}, `retry.a=1` as {retry: {a: 1}}."""
-    settings: dict[str, Any] = {}
-    for key, value in (_pair("--setting", pair) for pair in pairs or []):
-        *groups, last = key.split(".")
-        inner = settings
-        for group in groups:
-            inner = inner.setdefault(group, {})
-            if not isinstance(inner, dict):
-                raise SettingsError(f"--setting: {key} contradicts {group}, which is given as well; leave one out.")
-        inner[last] = value
-    return settings
-
-
-def _pair(option: str, text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise SettingsError(f"{option}: must look like key=value (got {key!r}).")
-    return key.strip().replace("-", "_"), value.strip()
 
 
 def register(root: typer.Typer) -> None:

@@ -6,15 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from portfolio_sdpo.cli import _completion
+from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._registry import Json, Place, open_registry, print_json
 
 if TYPE_CHECKING:
     from portfolio_sdpo.registry import ApiKey
 
-app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the API keys of the service.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Make, list and revoke the API keys of the service.",
+    epilog=examples("keys create desk", "keys list"),
+)
 
 
-@app.command("create")
+@app.command("create", epilog=examples("keys create desk", "keys create nightly --scope train --json"))
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is.")],
     scope: Annotated[str, typer.Option("--scope", metavar="read|train", help="Who may train may read.")] = "read",
@@ -31,7 +37,7 @@ def create(
     typer.secho(f"Key {key.id} of {key.name} may {key.scope}; it is shown this once.", err=True)
 
 
-@app.command("list")
+@app.command("list", epilog=examples("keys list", "keys list --json"))
 def list_keys(place: Place = None, as_json: Json = False) -> None:
     """All keys, also the revoked ones, the newest first."""
     with open_registry(place) as registry:
@@ -46,9 +52,11 @@ def list_keys(place: Place = None, as_json: Json = False) -> None:
         typer.echo("There is no key yet: make one with `portfolio-sdpo keys create NAME`.")
 
 
-@app.command("revoke")
+@app.command("revoke", epilog=examples("keys revoke 1a2b3c4d"))
 def revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")],
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="As `keys list` shows it.", autocompletion=_completion.keys)
+    ],
     place: Place = None,
     as_json: Json = False,
 ) -> None:

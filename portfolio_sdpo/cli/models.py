@@ -7,25 +7,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from portfolio_sdpo.cli import _completion
+from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._registry import Json, Place, open_registry, print_json
 
 if TYPE_CHECKING:
     from portfolio_sdpo.registry import Model, Promotion, Registry
 
-app = typer.Typer(no_args_is_help=True, help="Register trained agents, compare them, and choose the champion.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Register trained agents, compare them, and choose the champion.",
+    epilog=examples("models list", "models show champion", 'models rollback --reason "drawdown in tech"'),
+)
 
 CHAMPION = "champion"
 """Stands for the id of the model that is champion."""
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="A model, or the beginning of its id; `champion` is one, too.")]
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID",
+        help="A model, or the beginning of its id; `champion` is one, too.",
+        autocompletion=_completion.models,
+    ),
+]
 Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; it stays in the log.")]
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who decided; the current user by default.")]
 Expect = Annotated[
-    str | None, typer.Option("--expect", metavar="ID", help="Only if this is the champion now; `none`: if nobody is.")
+    str | None,
+    typer.Option(
+        "--expect",
+        metavar="ID",
+        help="Only if this is the champion now; `none`: if nobody is.",
+        autocompletion=_completion.models,
+    ),
 ]
 
 
-@app.command("list")
+@app.command("list", epilog=examples("models list", "models list --json"))
 def list_models(place: Place = None, as_json: Json = False) -> None:
     """All models, the newest first; the champion is marked."""
     with open_registry(place) as registry:
@@ -41,9 +60,9 @@ def list_models(place: Place = None, as_json: Json = False) -> None:
     _print(render_list(found, champion, damaged))
 
 
-@app.command("show")
+@app.command("show", epilog=examples("models show champion", "models show 20261113-5f2c --json"))
 def show(model: Id, place: Place = None, as_json: Json = False) -> None:
-    """Everything about one model: training, promise, metrics, weights, promotions."""
+    """Everything about one model: training, promise, weights, promotions."""
     with open_registry(place) as registry:
         found = registry.model(_resolved(registry, model))
         champion = registry.champion()
@@ -59,9 +78,12 @@ def show(model: Id, place: Place = None, as_json: Json = False) -> None:
     _print(render(found, champion, history))
 
 
-@app.command("add")
+@app.command("add", epilog=examples("models add agent --label tech"))
 def add(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `train` made.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="A folder that `train` made.", autocompletion=_completion.agents),
+    ],
     parent: Annotated[
         str | None, typer.Option("--parent", metavar="ID", help="The model that its training started from.")
     ] = None,
@@ -69,7 +91,10 @@ def add(
     place: Place = None,
     as_json: Json = False,
 ) -> None:
-    """Register a trained agent; it serves nobody until it is promoted. The same agent again changes nothing."""
+    """Register a trained agent.
+
+    It serves nobody until it is promoted. The same agent again changes nothing.
+    """
     with open_registry(place) as registry:
         before = set(registry.model_ids())
         origin = None if parent is None else _resolved(registry, parent)
@@ -81,7 +106,13 @@ def add(
         typer.echo(f"{model.id} is registered." if new else f"{model.id} was registered already.")
 
 
-@app.command("promote")
+@app.command(
+    "promote",
+    epilog=examples(
+        'models promote 20261113-5f2c --reason "checked by hand"',
+        'models promote 20261113-5f2c --expect none -r "the first"',
+    ),
+)
 def promote(
     model: Id, reason: Reason, expect: Expect = None, by: By = None, place: Place = None, as_json: Json = False
 ) -> None:
@@ -94,22 +125,28 @@ def promote(
     _tell(done, new=before is None or done.seq > before.seq, as_json=as_json)
 
 
-@app.command("rollback")
+@app.command("rollback", epilog=examples('models rollback --reason "drawdown in tech"'))
 def rollback(reason: Reason, expect: Expect = None, by: By = None, place: Place = None, as_json: Json = False) -> None:
-    """Go back to the champion before the current one; once more, to the one before that."""
+    """Go back to the champion before the current one.
+
+    Once more, to the one before that.
+    """
     with open_registry(place) as registry:
         done = registry.rollback(reason, by=by, **_expected(registry, expect))
     _tell(done, new=True, as_json=as_json)
 
 
-@app.command("compare")
+@app.command("compare", epilog=examples("models compare champion 20261113-5f2c"))
 def compare(
-    one: Annotated[str, typer.Argument(metavar="A", help="A model, or the beginning of its id.")],
-    other: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    one: Annotated[
+        str,
+        typer.Argument(metavar="A", help="A model, or the beginning of its id.", autocompletion=_completion.models),
+    ],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another one.", autocompletion=_completion.models)],
     place: Place = None,
     as_json: Json = False,
 ) -> None:
-    """Two models side by side: settings that differ, metrics, and the weights that each would hold."""
+    """Two models side by side: settings, metrics, weights."""
     with open_registry(place) as registry:
         pair = (registry.model(_resolved(registry, one)), registry.model(_resolved(registry, other)))
         champion = registry.champion()
@@ -121,9 +158,12 @@ def compare(
     _print(render_comparison(*pair, champion))
 
 
-@app.command("verify")
+@app.command("verify", epilog=examples("models verify", "models verify --json"))
 def verify(place: Place = None, as_json: Json = False) -> None:
-    """Check every hash of every model, and the chains of promotions and audit; exit code 1 if anything is broken."""
+    """Check every model's hashes and the chains of the logs.
+
+    The logs are those of promotions and of what was served; exit code 1 if anything is broken.
+    """
     with open_registry(place) as registry:
         names = registry.model_ids()
         damaged = registry.damaged_models()
@@ -150,7 +190,9 @@ def _resolved(registry: Registry, text: str) -> str:
     if standing is None:
         from portfolio_sdpo.errors import NotRegisteredError
 
-        raise NotRegisteredError("There is no champion yet: promote a model.")
+        raise NotRegisteredError(
+            "There is no champion yet: name one of `models list`, or promote one with `models promote ID`."
+        )
     return standing.model_id
 
 

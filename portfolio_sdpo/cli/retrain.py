@@ -10,7 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from portfolio_sdpo.cli import _completion
 from portfolio_sdpo.cli._agent_options import Alpha, Bound, CashKind, Config, FeeBps, Horizon, Json
+from portfolio_sdpo.cli._examples import examples
+from portfolio_sdpo.cli._frame import saved, tell
+from portfolio_sdpo.cli._progress_file import ProgressFile
 from portfolio_sdpo.cli._registry import Place
 from portfolio_sdpo.errors import RetrainBusyError
 
@@ -21,7 +25,13 @@ TERMINATED = 128 + signal.SIGTERM
 
 def retrain(
     snapshot: Annotated[
-        str | None, typer.Option("--snapshot", metavar="NAME", help="Prices; those of the champion by default.")
+        str | None,
+        typer.Option(
+            "--snapshot",
+            metavar="NAME",
+            help="Prices; those of the champion by default.",
+            autocompletion=_completion.snapshots,
+        ),
     ] = None,
     update: Annotated[
         bool, typer.Option("--update", help="First ask the source of the snapshot for new prices.")
@@ -29,11 +39,17 @@ def retrain(
     preset: Annotated[
         str | None,
         typer.Option(
-            "--preset", metavar="default|paper-stocks", help="What settings are taken from; the champion by default."
+            "--preset",
+            metavar="default|paper-stocks",
+            help="What settings are taken from; the champion by default.",
+            autocompletion=_completion.presets,
         ),
     ] = None,
     config: Config = None,
-    algo: Annotated[str | None, typer.Option("--algo", metavar="sdpo|ppo", help="The agent of the preset.")] = None,
+    algo: Annotated[
+        str | None,
+        typer.Option("--algo", metavar="sdpo|ppo", help="The agent of the preset.", autocompletion=_completion.agent),
+    ] = None,
     alpha: Alpha = None,
     bound: Bound = None,
     horizon: Horizon = None,
@@ -49,15 +65,17 @@ def retrain(
     place: Place = None,
     as_json: Json = False,
 ) -> None:
-    """Train a challenger on the newest prices, judge it on held-out days, and promote it if it is fit.
+    """Train a challenger, judge it, and promote it if it is fit.
 
-    It goes on from the champion where settings and assets are the same, else it starts from scratch. It is promoted if
-    it held the CVaR limit on the held-out days and is not clearly worse there than the champion. The same again for the
-    same prices does nothing. Made for cron: whenever it is killed, the champion stays and the next run goes on.
+    It trains on the newest prices, from the champion on where settings and assets are the same, else from scratch. It
+    is promoted if it held the CVaR limit on held-out days and is not clearly worse there than the champion. The same
+    again for the same prices does nothing. Made for cron: whenever it is killed, the champion stays and the next run
+    goes on.
 
-    Exit codes: 0 promoted, 3 kept, 4 another retrain is running, 1 failed, 143 ended by SIGTERM.
+    Exit codes: 0 promoted, 3 kept, 4 another retrain is running, 1 failed, 130 Ctrl-C, 143 ended by SIGTERM.
     """
-    with _sigterm(), _progress(as_json) as progress:
+    kept = "the champion is as it was, and what was walked of the challenger is saved"
+    with _sigterm(), saved(kept), _progress(as_json) as progress:
         from portfolio_sdpo.backtest.presets import read_config
         from portfolio_sdpo.registry import Registry, to_record
         from portfolio_sdpo.registry.retrain import RetrainSettings
@@ -84,7 +102,7 @@ def retrain(
             try:
                 done = run(settings, registry=registry, progress=progress)
             except RetrainBusyError as error:
-                typer.secho(f"Error: {error}", fg=typer.colors.RED, err=True)
+                tell(str(error), type(error).__name__, as_json=as_json)
                 raise typer.Exit(BUSY) from None
     if as_json:
         typer.echo(json.dumps(to_record(done), indent=2, allow_nan=False))
@@ -119,9 +137,22 @@ def _progress(quiet: bool) -> Iterator[Callable[[float, str], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
         bar = board.add_task("retrain", total=1.0)
-        yield lambda share, what: board.update(bar, completed=share, description=escape(what))
+        file = ProgressFile()
+
+        def note(share: float, what: str) -> None:
+            board.update(bar, completed=share, description=escape(what))
+            file.write(share, what)
+
+        yield note
 
 
 def register(root: typer.Typer) -> None:
     """Hang the command onto the application."""
-    root.command("retrain")(retrain)
+    root.command(
+        "retrain",
+        epilog=examples(
+            "retrain --snapshot mine --update",
+            "retrain --json",
+            "retrain --alpha 0.1 --bound -0.03 --holdout 252",
+        ),
+    )(retrain)

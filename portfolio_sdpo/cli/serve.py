@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from portfolio_sdpo.errors import MissingExtraError
+from portfolio_sdpo.cli._examples import examples
+from portfolio_sdpo.cli._frame import missing
 
 PREFIX = "PORTFOLIO_SDPO_SERVE_"
 
@@ -70,16 +71,17 @@ def serve(
         bool, typer.Option("--access-log", envvar=PREFIX + "ACCESS_LOG", help="A line for every request.")
     ] = False,
 ) -> None:
-    """Serve the champion's weights over HTTP, with models, backtests, audit and retraining beside them."""
+    """Serve the champion's weights over HTTP.
+
+    With models, backtests, audit and retraining beside them; it answers JSON, and ends with Ctrl-C.
+    """
     try:
         server = importlib.import_module("portfolio_sdpo_app.api.server")
         settings = importlib.import_module("portfolio_sdpo_app.api.settings")
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette", "anyio"):
             raise
-        raise MissingExtraError(
-            f"The service needs the package {error.name}: pip install 'portfolio_sdpo[serve]'."
-        ) from None
+        raise missing("serve", error.name) from None
     chosen = settings.ServeSettings(
         host=host,
         port=port,
@@ -96,4 +98,7 @@ def serve(
 
 def register(root: typer.Typer) -> None:
     """Hang the command onto the application."""
-    root.command("serve")(serve)
+    root.command(
+        "serve",
+        epilog=examples("serve", "serve --port 0 --fail-to-cash", "serve --host 0.0.0.0 --audit strict"),
+    )(serve)

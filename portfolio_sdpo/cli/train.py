@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from portfolio_sdpo.cli import _completion
 from portfolio_sdpo.cli._agent_options import (
     Alpha,
     Bound,
@@ -23,6 +24,8 @@ from portfolio_sdpo.cli._agent_options import (
     SnapshotName,
     planned,
 )
+from portfolio_sdpo.cli._examples import examples
+from portfolio_sdpo.cli._progress_file import ProgressFile
 from portfolio_sdpo.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -32,7 +35,9 @@ if TYPE_CHECKING:
 def train(
     preset: PresetName = "default",
     config: Config = None,
-    algo: Annotated[str, typer.Option("--algo", metavar="sdpo|ppo", help="The agent.")] = "sdpo",
+    algo: Annotated[
+        str, typer.Option("--algo", metavar="sdpo|ppo", help="The agent.", autocompletion=_completion.agent)
+    ] = "sdpo",
     snapshot: SnapshotName = None,
     alpha: Alpha = None,
     bound: Bound = None,
@@ -46,9 +51,10 @@ def train(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train one agent on everything up to the last close of the prices, and say what it would hold today.
+    """Train one agent up to the last close, and say what it holds.
 
-    The folder holds policy.safetensors, config.json and the trace of the training, metrics.parquet.
+    The folder holds policy.safetensors, config.json and the trace of the training, metrics.parquet. Ctrl-C saves what
+    was learned, and the same command goes on from there.
     """
     if algo == "none":
         raise SettingsError("--algo: there is nothing to train without an agent; name one.")
@@ -87,9 +93,23 @@ def _progress(quiet: bool, name: str, total: int) -> Iterator[Callable[[int], No
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
         bar = board.add_task(escape(name), total=total)
-        yield lambda done: board.update(bar, completed=done)
+        file = ProgressFile()
+
+        def note(done: int) -> None:
+            board.update(bar, completed=done)
+            file.write(done / max(total, 1), f"{name}: {done} of {total}")
+
+        yield note
 
 
 def register(root: typer.Typer) -> None:
     """Hang the command onto the application."""
-    root.command("train")(train)
+    root.command(
+        "train",
+        epilog=examples(
+            "train",
+            "train --snapshot mine --out agent --json",
+            "train --alpha 0.1 --bound -0.03 --fee-bps 10 --seed 1",
+            "train --preset paper-stocks --algo ppo",
+        ),
+    )(train)

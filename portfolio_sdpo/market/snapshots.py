@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from portfolio_sdpo import __version__, paths
-from portfolio_sdpo.errors import SettingsError, SnapshotError
+from portfolio_sdpo.errors import SettingsError, SnapshotError, did_you_mean
 from portfolio_sdpo.files import sync_directory, write_atomically
 from portfolio_sdpo.market.cleaning import Cleaned, Report
 from portfolio_sdpo.market.manifest import Manifest, Request
@@ -316,7 +316,8 @@ class Store:
     def _unknown(self, name: str) -> SnapshotError:
         known = ", ".join(self.list()) or "none"
         return SnapshotError(
-            f"There is no snapshot {name} (known: {known}); make it with `data fetch` or `data import`."
+            f"There is no snapshot {name}{did_you_mean(name, self.list())} (known: {known}); make it with `data fetch` "
+            "or `data import`."
         )
 
 

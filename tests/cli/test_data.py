@@ -333,6 +333,51 @@ def test_sigkill_during_fetch_import_and_update(data_link: DataLink, csv: Path):
     assert record("verify")["sound"]
 
 
+@pytest.mark.parametrize("slow", ["A", "B"])
+def test_ctrl_c_during_a_fetch_keeps_what_arrived(data_link: DataLink, slow: str):
+    """And says what to do next; where nothing has arrived, that too."""
+    answer, waiting, go_on = data_link.answer, threading.Event(), threading.Event()
+
+    def hesitant(ticker: str, *rest):
+        if ticker == slow:
+            waiting.set()
+            go_on.wait(60)
+        return answer(ticker, *rest)
+
+    data_link.answer = hesitant
+    process = subprocess.Popen(
+        [sys.executable, "-m", "portfolio_sdpo", "data", *fetch(data_link, "A,B,C"), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Also where the tests run in the background, whose processes ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        assert waiting.wait(120)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=120)
+    finally:
+        go_on.set()
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    told = json.loads(errors)
+    assert told["kind"] == "Interrupted"
+    if slow == "A":
+        assert told["error"].startswith(
+            "no ticker has arrived yet, so nothing is saved; go on with `portfolio-sdpo data"
+        )
+        assert out == "" and record("list")["snapshots"] == []
+        return
+    assert told["error"] == (
+        "n holds the one ticker that had arrived; `portfolio-sdpo data update n` asks for the others."
+    )
+    assert json.loads(out)["tickers"] == ["A"] and Store().open("n").manifest.tickers == ("A",)
+    data_link.answer = answer
+    assert record("update", "n")["tickers"] == ["A", "B", "C"]
+
+
 def test_processes_that_import_at_once_all_succeed(home: Path):
     for seed in (1, 2):
         prices(40, seed=seed).to_csv(home / f"{seed}.csv", index_label="date")

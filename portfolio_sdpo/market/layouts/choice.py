@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.errors import LayoutError, did_you_mean
 
 LAYOUTS: dict[str, str] = {
     "wide": "one row per date, one column per ticker",
@@ -59,7 +59,9 @@ def parse_choice(text: str | None) -> Choice:
     """
     layout, _, rest = (text or "").partition(":")
     if layout and layout not in LAYOUTS:
-        raise LayoutError(f"there is no layout {layout!r}: choose one of {', '.join(LAYOUTS)}.")
+        raise LayoutError(
+            f"there is no layout {layout!r}{did_you_mean(layout, LAYOUTS)}: choose one of {', '.join(LAYOUTS)}."
+        )
     options: dict[str, str] = {}
     for part in filter(None, rest.split(",")):
         key, given, value = part.partition("=")

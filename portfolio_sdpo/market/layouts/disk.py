@@ -46,7 +46,7 @@ def open_sheet(path: Path) -> Sheet:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise LayoutError("there is no such file.") from None
+        raise LayoutError("there is no such file; check the path.") from None
     except OSError as error:
         raise LayoutError(f"the file cannot be read ({error.strerror}); check its permissions.") from None
     if kind is None:

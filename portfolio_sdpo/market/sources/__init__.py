@@ -9,7 +9,7 @@ source unreachable, unknown ticker, no data in range, key missing or refused.
 from collections.abc import Callable
 from typing import Any
 
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.market.sources.base import Progress, Source
 from portfolio_sdpo.market.sources.file import File
 from portfolio_sdpo.market.sources.quandl_source import Quandl
@@ -36,5 +36,7 @@ __all__ = [
 def make_source(name: str, **settings: Any) -> Source:
     """The source of that name; a `SettingsError` names the ones there are, or the setting that is wrong."""
     if name not in SOURCES:
-        raise SettingsError(f"source: there is no source {name!r}; choose from {', '.join(SOURCES)}.")
+        raise SettingsError(
+            f"source: there is no source {name!r}{did_you_mean(name, SOURCES)}; choose from {', '.join(SOURCES)}."
+        )
     return SOURCES[name](**settings)

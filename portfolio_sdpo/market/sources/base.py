@@ -21,13 +21,15 @@ from portfolio_sdpo.errors import (
     SourceError,
     SourceUnreachableError,
     UnknownTickerError,
+    did_you_mean,
 )
 from portfolio_sdpo.market.prices import Prices, side_by_side
 from portfolio_sdpo.market.sources.retry import Patience, RetrySettings
 from portfolio_sdpo.settings import Settings
 
-Progress = Callable[[str, str], None]
-"""Called with a ticker and its status: `fetching`, `waiting 4 s: ...`, `arrived`, `failed: ...` or `skipped`."""
+Progress = Callable[[str, str], object]
+"""Called with a ticker and its status: `fetching`, `waiting 4 s: ...`, `arrived`, `failed: ...`, `skipped`, and on
+Ctrl-C `interrupted`: true for an answer keeps what has arrived by then, anything else lets the interrupt through."""
 
 HOPELESS_IN_A_ROW = 2
 """After so many tickers in a row for which the source was unreachable or refused the key, the rest is not tried."""
@@ -116,6 +118,11 @@ class NetworkSource(SourceSettings):
                 hopeless = hopeless + 1 if isinstance(error, (SourceUnreachableError, KeyRefusedError)) else 0
                 if isinstance(error, RateLimitedError) or hopeless == HOPELESS_IN_A_ROW:
                     stopped = ticker, error
+            except KeyboardInterrupt:
+                if not arrived or not report(ticker, "interrupted"):
+                    raise
+                failures[ticker] = SourceError(f"{ticker} was interrupted: ask for it again with `data update`.")
+                stopped = ticker, SourceError("ask for it with `data update`.")
             else:
                 hopeless = 0
                 report(ticker, "arrived")
@@ -181,7 +188,8 @@ def select(
     for ticker in tickers:
         if ticker not in frame.columns:
             failures[ticker] = UnknownTickerError(
-                f"There is no ticker {ticker} in {where}: choose from {_some(frame.columns)}."
+                f"There is no ticker {ticker}{did_you_mean(ticker, frame.columns)} in {where}: "
+                f"choose from {_some(frame.columns)}."
             )
         elif not frame[ticker].notna().any():
             failures[ticker] = no_data(where, ticker, start, end)

@@ -1,0 +1,137 @@
+"""What the shell offers after TAB: names of things that are there, found without importing anything heavy.
+
+Names that are declared in rooms which import torch or pandas are written down here again; a test compares them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+from portfolio_sdpo import paths
+
+PRESETS = ("default", "paper-stocks")
+AGENTS = ("sdpo", "ppo")
+SOURCES = ("yfinance", "quandl", "file", "sample", "sample-skfolio")
+LAYOUTS = ("wide", "long", "per-ticker", "yfinance-history", "yfinance-download", "nasdaq")
+STRATEGIES = (
+    "cash",
+    "equal-weight",
+    "buy-and-hold",
+    "inverse-volatility",
+    "minimum-variance",
+    "minimum-cvar",
+    "hrp",
+    "risk-parity",
+    "maximum-return",
+)
+EXPERIMENTS = (
+    "cmdp-cvar",
+    "cmdp-variance",
+    "cmdp-cvar-binding",
+    "cmdp-variance-binding",
+    "cmdp-variance-critics",
+    "cmdp-cvar-critics",
+    "cmdp-cvar-objective",
+    *(
+        f"safety-b-{robot}{task}{level}"
+        for robot in ("point", "car", "doggo")
+        for task in ("goal", "button", "push")
+        for level in (1, 2)
+    ),
+    "safety-c",
+    "safety-b-pointgoal1-short",
+    "safety-c-short",
+    "stocks",
+)
+
+
+def snapshots(incomplete: str) -> list[str]:
+    """Names of snapshots."""
+    return _matching(incomplete, _names(paths.home() / "snapshots" / "names"))
+
+
+def agents(incomplete: str) -> list[str]:
+    """Folders that `train` made in the data directory; elsewhere the shell completes paths by itself."""
+    folder = paths.home() / "agents"
+    return _matching(incomplete, [str(folder / name) for name in _names(folder)])
+
+
+def models(incomplete: str) -> list[str]:
+    """Ids of models, and the word for the one that is champion."""
+    return _matching(incomplete, ["champion", *_column("models")])
+
+
+def keys(incomplete: str) -> list[str]:
+    """Ids of API keys."""
+    return _matching(incomplete, _column("api_keys"))
+
+
+def presets(incomplete: str) -> list[str]:
+    """Names of presets."""
+    return _matching(incomplete, PRESETS)
+
+
+def sources(incomplete: str) -> list[str]:
+    """Names of sources of prices."""
+    return _matching(incomplete, SOURCES)
+
+
+def layouts(incomplete: str) -> list[str]:
+    """Names of file layouts."""
+    return _matching(incomplete, LAYOUTS)
+
+
+def experiments(incomplete: str) -> list[str]:
+    """Names of experiments."""
+    return _matching(incomplete, EXPERIMENTS)
+
+
+def agent(incomplete: str) -> list[str]:
+    """An agent of a preset."""
+    return _matching(incomplete, AGENTS)
+
+
+def several_agents(incomplete: str) -> list[str]:
+    """Agents with commas between them, or none."""
+    return _listed(incomplete, [*AGENTS, "none"])
+
+
+def strategies(incomplete: str) -> list[str]:
+    """Benchmark strategies with commas between them."""
+    return _listed(incomplete, STRATEGIES)
+
+
+def _matching(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _listed(incomplete: str, names: Iterable[str]) -> list[str]:
+    """The last word of a list with commas; those before it are not offered again."""
+    before, comma, last = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [f"{before}{comma}{name}" for name in names if name.startswith(last) and name not in taken]
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted((path.name for path in folder.iterdir() if not path.name.startswith(".")), reverse=True)
+    except OSError:
+        return []
+
+
+def _column(table: str) -> list[str]:
+    """Ids in the registry, the newest first; none of one that is elsewhere or cannot be read at once."""
+    place = os.environ.get("PORTFOLIO_SDPO_REGISTRY") or str(paths.home() / "registry.db")
+    path = place.removeprefix("sqlite:///")
+    if "://" in path or not Path(path).expanduser().is_file():
+        return []
+    address = f"{Path(path).expanduser().absolute().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(address, uri=True, timeout=0.2)) as database:
+            return [str(row[0]) for row in database.execute(f"SELECT id FROM {table} ORDER BY rowid DESC LIMIT 100")]
+    except sqlite3.Error:
+        return []

@@ -1,0 +1,75 @@
+"""Snippets of the pages run as they stand, in a script of their own, only with fewer iterations."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TINY = (
+    '{"history": 60, "paths": 8, "first": 6, "further": 2, "limit": {"horizon": 5, "alpha": 0.2, "bound": -0.3}, '
+    '"learner": {"kind": "analytic", "hidden": [4, 4], "learning_rate": 0.1}}'
+)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PORTFOLIO_SDPO_REGISTRY", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def snippets(name: str) -> str:
+    """All Python of a page, one after the other."""
+    return "\n".join(re.findall(r"(?ms)^```python\n(.*?)^```$", (ROOT / name).read_text(encoding="utf-8")))
+
+
+def run(script: str) -> str:
+    Path("snippet.py").write_text(script, encoding="utf-8")
+    done = subprocess.run([sys.executable, "snippet.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def commands(line: str) -> None:
+    for part in line.splitlines():
+        words = shlex.split(part, comments=True)
+        if words:
+            assert words[0] == "portfolio-sdpo"
+            subprocess.run([sys.executable, "-m", "portfolio_sdpo", *words[1:]], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/constraints.md"])
+def test_training_snippets(name: str, place: Path):
+    script = snippets(name)
+    assert script.count("iterations=100,") == 1
+    out = run(script.replace("iterations=100,", "iterations=3,"))
+    assert any(regime in out for regime in ("interior", "margin", "violated"))
+    assert list(place.glob("*/config.json"))
+
+
+def test_the_safety_gym_snippet():
+    run(snippets("docs/safety.md"))
+
+
+def test_prices_from_a_file_to_a_frame_and_a_retrain_on_them():
+    """The first commands of docs/prices.md as they are typed, then its snippet, then that of docs/retraining.md."""
+    page = (ROOT / "docs" / "prices.md").read_text(encoding="utf-8")
+    typed = page.partition("## From a CSV to a snapshot")[2]
+    block = re.search(r"(?m)(?:^ {4}portfolio-sdpo .*\n)+", typed)
+    assert block is not None and block[0].count("portfolio-sdpo") >= 4
+    commands(block[0])
+    out = run(snippets("docs/prices.md") + "\nprint(prices.shape[1])\n")
+    assert out.split()[-1] == "9"
+
+    script = snippets("docs/retraining.md")
+    quick = script.replace("update=True)", f"update=True, holdout=20, config={TINY})")
+    assert quick != script
+    assert "promoted" in run(f"{quick}\nprint(done.outcome)\n")
