@@ -57,10 +57,7 @@ class Retraining:
         if self.registry.job(str(self._job_id)).status in ("queued", "running"):
             return True
         # Its job has ended, so all that is left for it to do is to leave.
-        try:
-            self._process.wait(timeout=5.0)
-        except subprocess.TimeoutExpired:
-            return True
+        _wait_or_kill(self._process)
         return False
 
     def close(self) -> None:
@@ -70,11 +67,7 @@ class Retraining:
             return
         self._closing = True
         process.terminate()
-        try:
-            process.wait(timeout=5.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _wait_or_kill(process)
         self._fail(str(job_id), STOPPED)
 
     def _spawn(self, job_id: str, settings: RetrainSettings) -> subprocess.Popen[bytes]:
@@ -105,3 +98,12 @@ class Retraining:
                 self.registry.fail_job(job_id, reason)
         except RegistryError as error:
             log.error("%s", error)
+
+
+def _wait_or_kill(process: subprocess.Popen[Any]) -> None:
+    """Until it is gone; one that does not leave by itself is made to."""
+    try:
+        process.wait(timeout=5.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,16 @@ TICKERS = ["AAPL", "GE", "JPM"]
 
 def prices() -> pd.DataFrame:
     return load_sample("sample").frame[TICKERS].iloc[:300]
+
+
+def offer(page: Any, file: Path) -> None:
+    """Give the page a file; where there are snapshots already, the place for it is folded."""
+    place = page.locator("details", has_text="Take prices from a file")
+    place.wait_for()
+    if place.get_attribute("open") is None:
+        place.locator("summary").click()
+    page.locator("[data-testid=stFileUploaderDropzone]").wait_for()
+    page.locator("[data-testid=stFileUploader] input[type=file]").set_input_files(file)
 
 
 def test_figures_are_those_of_the_snapshot(visit: Callable, filled: str, filled_home: Path):
@@ -60,9 +71,7 @@ def test_an_uploaded_file_becomes_a_snapshot(visit: Callable, work: str, work_ho
     prices().to_csv(file)
     visitor = visit()
     page = visitor.open(work, "data")
-    if not page.locator("[data-testid=stFileUploaderDropzone]").is_visible():
-        page.get_by_text("Take prices from a file").click()
-    page.locator("[data-testid=stFileUploader] input[type=file]").set_input_files(file)
+    offer(page, file)
     name = page.get_by_label("Name of the snapshot")
     name.wait_for()
     assert name.input_value() == "My-prices"
@@ -85,9 +94,7 @@ def test_what_is_wrong_with_a_file_is_one_sentence(visit: Callable, work: str, w
     file.write_text("to be,or not\nto be,that\n")
     visitor = visit()
     page = visitor.open(work, "data")
-    if not page.locator("[data-testid=stFileUploaderDropzone]").is_visible():
-        page.get_by_text("Take prices from a file").click()
-    page.locator("[data-testid=stFileUploader] input[type=file]").set_input_files(file)
+    offer(page, file)
     page.get_by_role("button", name="Make the snapshot").click()
     error = page.locator("[data-testid=stAlert]", has_text="notes.csv")
     error.first.wait_for()
