@@ -154,8 +154,8 @@ def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Seque
     runs = max(len(curve.logs) for curve in curves)
     if runs > 1:
         handles.append(Patch(color=INK, alpha=0.15, linewidth=0, label=f"± 1 sd over {runs} runs"))
-    # As many as fit side by side.
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3 + len(titles)))
+    # Five fit side by side.
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles) if len(handles) <= 5 else 3)
     return figure
 
 

@@ -160,7 +160,7 @@ def test_compressed_files_are_the_same_every_time(tmp_path):
     [
         (SMALL, "p.txt", "wide", "must end with"),
         (SMALL, "p.csv", "nasdaq", "give a folder"),
-        (SMALL, "p.csv", "widest", "no layout 'widest': choose one of wide, long"),
+        (SMALL, "p.csv", "widest", r"no layout 'widest' \(did you mean 'wide'\?\): choose one of wide, long"),
         (SMALL, "p.csv", "wide:color=red", "no option 'color'"),
         (SMALL, "p.csv", "wide:sideways", "cannot be 'sideways'"),
         (SMALL, "p.csv", "", "say which layout"),
