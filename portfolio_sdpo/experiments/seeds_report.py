@@ -15,23 +15,19 @@ def render_statistics(statistics: SeedStatistics | None, form: str = ".2f") -> l
     """Interquartile means, violations as a distribution, and who is ahead of whom; fits into 80 columns."""
     if statistics is None:
         return []
-    constraints = range(max(len(each.violations) for each in statistics.labels.values()))
+    several = max(len(each.violations) for each in statistics.labels.values()) > 1
     gaps = any(each.gap is not None for each in statistics.labels.values())
     table = Table(title="Across seeds", title_justify="left", title_style="bold", box=None, pad_edge=False)
     table.add_column("policy", no_wrap=True)
-    headers = ["runs", "IQM", *(["gap to\noptimum"] if gaps else [])]
-    for index in constraints:
-        which = f" {index + 1}" if len(constraints) > 1 else ""
-        headers += [f"over{which}: median\nand quartiles", f"most, depth{which}\nand worst"]
-    for header in headers:
+    headers = ["runs", "IQM", *(["gap to\noptimum"] if gaps else []), *(["bound"] if several else [])]
+    for header in (*headers, "over: median\nand quartiles", "most, depth\nand worst"):
         table.add_column(header, justify="right", no_wrap=True)
     for label, each in statistics.labels.items():
-        cells = [str(each.runs), _estimate(each.score, form)]
-        if gaps:
-            cells.append(_estimate(each.gap, form))
-        for found in each.violations:
-            cells += _violations(found)
-        table.add_row(Text(name_of(label), style="bold"), *cells)
+        first = [Text(name_of(label), style="bold"), str(each.runs), _estimate(each.score, form)]
+        first += [_estimate(each.gap, form)] if gaps else []
+        for number, found in enumerate(each.violations or [None], 1):
+            head = first if number == 1 else [""] * len(first)
+            table.add_row(*head, *([str(number)] if several else []), *_violations(found))
     lines: list[RenderableType] = [Text(""), table, Text("")]
     for pair in statistics.comparisons:
         text = f"P({name_of(pair.better)} > {name_of(pair.worse)}) = {pair.probability.value:.2f}"

@@ -101,14 +101,14 @@ def test_as_good_as_the_best_of_all_policies(seed, spec):
     assert best <= found.approximate_upper_bound + 0.01
 
 
-@pytest.mark.parametrize("spec", [(), ("expectation of wear <= 9",), ("expectation of wear <= 99",)])
+@pytest.mark.parametrize("spec", [("expectation of wear <= 9",), ("expectation of wear <= 99",)])
 def test_the_bound_above_is_near_on_a_larger_problem(spec):
     """Also where the constraint does not bind, which changes nothing."""
     cmdp = random_cmdp(60, 4, seed=9, noise_scale=4.0, horizon=30, costs=("wear",))
-    found = maximise_cvar(cmdp, 0.1, bounds(*spec), 0.99)
+    found = maximise_cvar(cmdp, 0.1, bounds(*spec), 0.99, episodes=5000)
     assert found.cvar <= found.approximate_upper_bound
     assert found.approximate_upper_bound - found.cvar < 0.25
-    free = maximise_cvar(cmdp, 0.1, (), 0.99)
+    free = maximise_cvar(cmdp, 0.1, (), 0.99, episodes=5000)
     if "<= 9" in str(spec) and "99" not in str(spec):
         assert 8.9 < found.cost <= 9
         assert found.cvar < free.cvar - 0.1
@@ -116,7 +116,7 @@ def test_the_bound_above_is_near_on_a_larger_problem(spec):
         brave = solve_expectation(cmdp, bounds(*spec), 0.99)
         moments = evaluate(cmdp, brave.policy, 0.99)
         assert moments.mean > found.mean
-        assert simulated_cvar(cmdp, brave.policy, moments, 0.1, 0.99, 20_000, seed=0)[0] < found.cvar - 0.5
+        assert simulated_cvar(cmdp, brave.policy, moments, 0.1, 0.99, 5000, seed=0)[0] < found.cvar - 0.5
     else:
         np.testing.assert_array_equal(found.policy, free.policy)
         assert found.approximate_upper_bound == pytest.approx(free.approximate_upper_bound)

@@ -316,7 +316,7 @@ def test_the_local_model_prices_small_steps_as_the_exact_risk_does(spec, bandit,
     sign in which more is worse."""
     means, deviations = np.array([1.0, 0.5, 0.0]), np.array([1.0, 0.2, 0.5])
     env = bandit(means.tolist(), deviations.tolist(), envs=20_000)
-    critic = CriticSettings(**{**dict(LAWS), "learning_rate": 1e-2, "warm_up": 120, "transitions": 4000})
+    critic = CriticSettings(**{**dict(LAWS), "learning_rate": 1e-2, "warm_up": 80, "transitions": 4000})
     learner = make(Pcpo, PcpoSettings(actor=LINEAR, critic=critic), problem(spec), env)
     rollout = Collector(env, ["reward"], 1, seed=0).collect(learner.policy, 0)
     _, objective, risks, _ = learner.observe(rollout, torch_generator(stream(0, 0, Purpose.UPDATE)))
