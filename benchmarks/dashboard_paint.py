@@ -1,12 +1,20 @@
 """First paint of the dashboard's Backtest page in Chromium. Prints one JSON object.
 
-python benchmarks/dashboard_paint.py [--visits 5] [--stocks 400]
+python benchmarks/dashboard_paint.py [--visits 5] [--stocks 400] [--slowdown 1]
 
 A year of the bundled sample with all benchmark strategies, and a year of as many made-up stocks (geometric random
 walks) with those that need no solver. The dashboard runs as a process of its own. Every visit is a new browser profile,
-so nothing is cached; the time goes from the navigation until the figure of wealth is drawn and visible. Beside it
-stands the processor time of the page's main thread, which other work on the machine stretches much less. The very first
-visit of a server, which also imports the packages, is told apart.
+so nothing is cached, and every time goes from the navigation until a frame has been painted in which
+
+- `first_paint`: the headline figures and the curves of wealth and drawdown can be seen, with the run's data in them, as
+  the server sends them with the document;
+- `live`: Streamlit has taken over: the same, tables and downloads are there and can be used;
+- `complete`: plotly has drawn all three figures, which can be hovered and zoomed.
+
+Beside the times stands the processor time of the page's main thread until then, which other work on the machine
+stretches much less. `empty_streamlit` is a page of Streamlit with nothing but a title, in the same browser: what any
+page of Streamlit takes until it shows anything. The very first visit of a server, which may have to wait for imports,
+is told apart. `--slowdown 3` has the browser compute at a third of its speed, as an older machine does.
 """
 
 import os
@@ -25,15 +33,30 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-DRAWN = """() => {
-  const plot = document.querySelector('.st-key-equity .main-svg .scatterlayer .trace');
-  return plot !== null && plot.getBoundingClientRect().width > 0 && performance.now();
+SEEN = """selectors => {
+  const there = selectors.every(selector => {
+    const found = [...document.querySelectorAll(selector)].find(each => each.getBoundingClientRect().width > 0);
+    return found && (found.tagName !== "IMG" || (found.complete && found.naturalWidth > 0));
+  });
+  // The frame after the next one begins when the next one has been drawn; and the browser says when it first painted.
+  return there && new Promise(then => requestAnimationFrame(() => requestAnimationFrame(function seen(now) {
+    const [paint] = performance.getEntriesByName("first-contentful-paint");
+    if (paint) then(Math.max(now, paint.startTime)); else requestAnimationFrame(seen);
+  })));
 }"""
+MOMENTS = {
+    "first_paint": [".card data[data-name=final_wealth]", ".sketch .panel img"],
+    "live": ["#root .card data[data-name=final_wealth]", "#root .sketch .panel img", "#root .stDownloadButton"],
+    "complete": [f".st-key-{name} .main-svg .trace" for name in ("equity", "weights", "distribution")],
+}
+"""What can be seen at each of them."""
+EMPTY = "import streamlit as st\nst.title('Nothing else')\n"
 PATIENCE = 60_000
 
 
@@ -41,25 +64,49 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--visits", type=int, default=5)
     parser.add_argument("--stocks", type=int, default=400)
+    parser.add_argument("--slowdown", type=float, default=1.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         os.environ["PORTFOLIO_SDPO_HOME"] = home
         os.environ.pop("PORTFOLIO_SDPO_REGISTRY", None)
         runs = {"sample": sample(), "many_stocks": many_stocks(options.stocks)}
-        with serving() as address, chromium() as browser:
-            first = paint(browser, address, runs["sample"])
-            found = {name: [paint(browser, address, run) for _ in range(options.visits)] for name, run in runs.items()}
-            again = [switch(browser, address, runs["many_stocks"]) for _ in range(options.visits)]
+        script = Path(home) / "empty.py"
+        script.write_text(EMPTY)
+        dashboard = ["portfolio_sdpo", "dashboard", "--no-open", "--port"]
+        empty = ["streamlit", "run", str(script), "--server.headless=true", "--browser.gatherUsageStats=false"]
+        with chromium() as browser:
+            with serving([*empty, "--server.port"]) as address:
+                floor = visits(browser, address, {"seen": ["h1"]}, options)
+            with serving(dashboard) as address:
+                pages = {name: f"{address}/backtest?run={run}" for name, run in runs.items()}
+                first = visit(browser, pages["sample"], MOMENTS, options.slowdown)
+                found = {name: visits(browser, page, MOMENTS, options) for name, page in pages.items()}
+                again = [switch(browser, pages["many_stocks"]) for _ in range(options.visits)]
     result: dict[str, Any] = {
         "stocks": options.stocks,
-        "first_visit_of_the_server_s": round(first[0], 2),
-        **{f"{name}_s": round(statistics.median(wall for wall, _ in times), 2) for name, times in found.items()},
-        **{f"{name}_cpu_s": round(statistics.median(cpu for _, cpu in times), 2) for name, times in found.items()},
+        "slowdown": options.slowdown,
+        "empty_streamlit": summary(floor)["seen"],
+        **{name: summary(times) for name, times in found.items()},
+        "first_visit_of_the_server_s": {moment: round(wall, 2) for moment, (wall, _) in first.items()},
         "many_stocks_other_strategy_s": round(statistics.median(again), 2),
-        "all_s": {name: [round(wall, 2) for wall, _ in times] for name, times in found.items()},
         "load_average": os.getloadavg()[0],
     }
+    result["first_paint_against_empty_streamlit"] = round(
+        result["sample"]["first_paint"]["s"] / result["empty_streamlit"]["s"], 2
+    )
     print(json.dumps(result, indent=2))
+
+
+def summary(times: list[dict[str, tuple[float, float]]]) -> dict[str, Any]:
+    """Medians over visits, and the range."""
+    return {
+        moment: {
+            "s": round(statistics.median(each[moment][0] for each in times), 2),
+            "cpu_s": round(statistics.median(each[moment][1] for each in times), 2),
+            "range_s": [round(edge(each[moment][0] for each in times), 2) for edge in (min, max)],
+        }
+        for moment in times[0]
+    }
 
 
 def sample() -> str:
@@ -88,19 +135,18 @@ def many_stocks(count: int) -> str:
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[str]:
-    """The dashboard on a free port."""
+def serving(command: list[str]) -> Iterator[str]:
+    """A module with its arguments, to which a free port is added."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "portfolio_sdpo", "dashboard", "--port", str(port), "--no-open"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", *command, str(port)], stdout=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"
     try:
         while True:
             with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/_stcore/health"):
                 break
-            assert process.poll() is None, "the dashboard ended"
+            assert process.poll() is None, "the server ended"
             time.sleep(0.1)
         yield address
     finally:
@@ -118,25 +164,40 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-def paint(browser: Any, address: str, run: str) -> tuple[float, float]:
-    """Seconds until the curves are there, and seconds of processor time that the main thread took for it."""
+Moments = dict[str, list[str]]
+
+
+def visits(
+    browser: Any, page: str, moments: Moments, options: argparse.Namespace
+) -> list[dict[str, tuple[float, float]]]:
+    """As many visits as asked for, after one that is not counted."""
+    visit(browser, page, moments, options.slowdown)
+    return [visit(browser, page, moments, options.slowdown) for _ in range(options.visits)]
+
+
+def visit(browser: Any, address: str, moments: Moments, slowdown: float) -> dict[str, tuple[float, float]]:
+    """Seconds until each moment, and seconds of processor time that the main thread took for it."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     inspector = context.new_cdp_session(page)
     inspector.send("Performance.enable", {"timeDomain": "threadTicks"})
-    page.goto(f"{address}/backtest?run={run}", wait_until="commit", timeout=PATIENCE)
-    drawn: float = page.wait_for_function(DRAWN, timeout=PATIENCE).json_value()
-    measured = {each["name"]: each["value"] for each in inspector.send("Performance.getMetrics")["metrics"]}
+    inspector.send("Emulation.setCPUThrottlingRate", {"rate": slowdown})
+    page.goto(address, wait_until="commit", timeout=PATIENCE)
+    found = {}
+    for moment, selectors in moments.items():
+        seen: float = page.wait_for_function(SEEN, arg=selectors, timeout=PATIENCE).json_value()
+        measured = {each["name"]: each["value"] for each in inspector.send("Performance.getMetrics")["metrics"]}
+        found[moment] = seen / 1000, measured["TaskDuration"]
     context.close()
-    return drawn / 1000, measured["TaskDuration"]
+    return found
 
 
-def switch(browser: Any, address: str, run: str) -> float:
+def switch(browser: Any, address: str) -> float:
     """Seconds from choosing another strategy until its weights are there."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
-    page.goto(f"{address}/backtest?run={run}")
+    page.goto(address)
     page.wait_for_selector(".st-key-weights .main-svg .scatterlayer .trace", state="attached")
     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
     before = page.locator(".st-key-weights .js-plotly-plot").evaluate("plot => plot.data.at(-1).y.at(-1)")

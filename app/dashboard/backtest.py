@@ -30,6 +30,9 @@ from .downloads import offer_downloads
 from .look import figure, html, offer_sample
 from .reading import Opened, opened
 
+CURVES = "Wealth and drawdown"
+CURVES_ALT = "Wealth over time of every strategy, starting at 1, after fees, and its fall from its highest so far."
+
 
 def render() -> None:
     """The page."""
@@ -40,7 +43,7 @@ def render() -> None:
         return
     chosen = opened(choose_backtest(found))
     record, groups = chosen.record, chosen.groups
-    html(f"<p class='sub'>{subtitle(record, groups)}</p>" + lead(groups, chosen.main) + cards(chosen.main, groups))
+    html(summary(chosen))
     _curves(chosen)
     st.subheader("Results")
     html(headline(groups, record.config))
@@ -58,14 +61,19 @@ def render() -> None:
     offer_downloads(chosen)
 
 
+def summary(chosen: Opened) -> str:
+    """What was traded, the result in two sentences, and the headline figures."""
+    about = f"<p class='sub'>{subtitle(chosen.record, chosen.groups)}</p>"
+    return about + lead(chosen.groups, chosen.main) + cards(chosen.main, chosen.groups)
+
+
 @st.fragment
 def _curves(chosen: Opened) -> None:
     """Wealth and drawdown of all strategies."""
     heading, switch = st.columns([4, 1], vertical_alignment="bottom")
-    heading.subheader("Wealth and drawdown")
+    heading.subheader(CURVES)
     log = switch.toggle("Logarithmic", key="log")
-    alt = "Wealth over time of every strategy, starting at 1, after fees, and its fall from its highest so far."
-    figure(wealth_and_drawdown(chosen), "equity", alt, legend=True, log=log)
+    figure(wealth_and_drawdown(chosen), "equity", CURVES_ALT, legend=True, log=log, sketched=True)
     st.caption(
         "Above: wealth, starting at 1, after fees. Below: its fall from the highest so far. With several seeds: the "
         "middle one, and all of them as a band. Click a name to show or hide it in both."

@@ -16,6 +16,9 @@ from portfolio_sdpo.backtest.figures import Spec
 from portfolio_sdpo.backtest.page import STYLE
 from portfolio_sdpo.backtest.sections import number, percent, share, times
 
+from .sketch import STYLE as SKETCH
+from .sketch import empty, sketch
+
 __all__ = ["figure", "html", "number", "offer_sample", "percent", "share", "style", "times"]
 
 _COLOURS = """
@@ -57,9 +60,13 @@ _CONFIG = {
 }
 
 
+SHEET = f"<style>{_COLOURS}.sdpo {{ {STYLE} }}{_FITTED}{SKETCH}</style>"
+"""The report's style sheet, within elements of the class `sdpo`."""
+
+
 def style() -> None:
-    """The report's style sheet, within whatever `html` shows."""
-    st.html(f"<style>{_COLOURS}.sdpo {{ {STYLE} }}{_FITTED}</style>")
+    """Have whatever `html` shows look like the report."""
+    st.html(SHEET)
 
 
 def html(content: str) -> None:
@@ -67,10 +74,22 @@ def html(content: str) -> None:
     st.html(f"<div class='sdpo'>{content}</div>")
 
 
-def figure(spec: Spec, name: str, alt: str, *, legend: bool = False, log: bool = False) -> None:
-    """Draw a specification of `backtest.figures`; `name` is the element's key, `alt` tells what it shows."""
-    import plotly.graph_objects as go
+def figure(spec: Spec, name: str, alt: str, *, legend: bool = False, log: bool = False, sketched: bool = False) -> None:
+    """Draw a specification of `backtest.figures`; `name` is the element's key, `alt` tells what it shows.
 
+    Of one that is sketched (lines over days, with a legend) a picture is there until plotly has drawn it.
+    """
+    data, layout = prepared(spec, legend=legend, log=log)
+    if not sketched:
+        _plot(data, layout, name, alt)
+        return
+    with st.container(key=f"{name}-sketched"):
+        html(empty(layout) if log else sketch(data, layout, alt))
+        _plot(data, layout, name, alt)
+
+
+def prepared(spec: Spec, *, legend: bool = False, log: bool = False) -> tuple[list[Spec], Spec]:
+    """Traces and layout as they are drawn here: in colours for light and dark, with Streamlit's own words."""
     layout = themed(spec["layout"])
     # Streamlit's theme has its own words for these, in light and in dark.
     for part in ("font", "hoverlabel", "modebar"):
@@ -99,7 +118,7 @@ def figure(spec: Spec, name: str, alt: str, *, legend: bool = False, log: bool =
             },
         }
         layout["height"] += 30 + 7 * sum(trace["showlegend"] for trace in data)
-    st.plotly_chart(go.Figure(data=data, layout=layout), key=name, config=_CONFIG, alt=alt)
+    return data, layout
 
 
 def themed(part: Any) -> Any:
@@ -120,6 +139,12 @@ def offer_sample(what: str) -> None:
             st.rerun()
         st.page_link(page("run"), label="Choose prices and settings")
     st.caption("The sample: nine large US stocks through 2019, benchmark strategies only; a few seconds.")
+
+
+def _plot(data: list[Spec], layout: Spec, name: str, alt: str) -> None:
+    import plotly.graph_objects as go
+
+    st.plotly_chart(go.Figure(data=data, layout=layout), key=name, config=_CONFIG, alt=alt)
 
 
 def _listed(traces: list[Spec]) -> list[Spec]:

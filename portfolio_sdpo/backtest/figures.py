@@ -23,7 +23,9 @@ Tracks = Mapping[tuple[str, int | None], pd.DataFrame]
 
 # Okabe and Ito's colours, told apart with any kind of colour vision; the pale ones last, ink for their black.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "var(--ink)")
-DASHES = ("solid", "dash", "dot", "dashdot")
+DASHARRAYS = {"solid": "", "dash": "6 3", "dot": "2 3", "dashdot": "6 3 2 3"}
+"""Dashes by their name in plotly, as SVG has them."""
+DASHES = tuple(DASHARRAYS)
 FILLS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 SHOWN_AT_FIRST = 6
 """Curves that are not hidden when the page opens."""

@@ -155,14 +155,13 @@ def _panel(part: str, key: str, shown: bool, content: str) -> str:
 def _line_legend(found: Sequence[Group]) -> str:
     """Buttons that show and hide the curves of wealth and drawdown."""
     styles, hidden = figures.line_styles(found), set(figures.hidden_at_first(found))
-    dashes = {"solid": "", "dash": "6 3", "dot": "2 3", "dashdot": "6 3 2 3"}
     items = []
     for group in found:
         style = styles[group.name]
         line = (
             f"<svg width='22' height='10' aria-hidden='true'><line x1='0' y1='5' x2='22' y2='5' "
             f"style='stroke:{style['color']}' stroke-width='{style['width'] + 0.4}' "
-            f"stroke-dasharray='{dashes[style['dash']]}'/></svg>"
+            f"stroke-dasharray='{figures.DASHARRAYS[style['dash']]}'/></svg>"
         )
         # The figures know the strategy by its escaped name, so the attribute is escaped twice.
         name = escape(escape(group.name))

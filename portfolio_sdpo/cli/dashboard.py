@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import socket
 import sys
@@ -15,11 +16,11 @@ from portfolio_sdpo.cli._registry import Place
 from portfolio_sdpo.errors import MissingExtraError, SettingsError
 
 NEEDED = ("streamlit", "plotly")
-SETTINGS = {
-    "browser.gatherUsageStats": "false",
+SETTINGS: dict[str, str | bool | int] = {
+    "browser.gatherUsageStats": False,
     "client.toolbarMode": "minimal",
     "server.fileWatcherType": "none",
-    "server.showEmailPrompt": "false",
+    "server.showEmailPrompt": False,
     "theme.light.primaryColor": "#0072B2",
     "theme.light.backgroundColor": "#ffffff",
     "theme.light.textColor": "#1d2329",
@@ -44,8 +45,7 @@ def dashboard(
     for name in NEEDED:
         if importlib.util.find_spec(name) is None:
             raise MissingExtraError(f"The dashboard needs the package {name}: pip install 'portfolio_sdpo[dashboard]'.")
-    script = importlib.util.find_spec("portfolio_sdpo_app.dashboard.main")
-    if script is None or script.origin is None:
+    if importlib.util.find_spec("portfolio_sdpo_app.dashboard") is None:
         raise MissingExtraError("The dashboard is not installed: install portfolio_sdpo again.")
     port = _free(host, port)
     if not host.startswith("127.") and host not in ("localhost", "::1"):
@@ -54,12 +54,11 @@ def dashboard(
         os.environ["PORTFOLIO_SDPO_REGISTRY"] = place
     options = SETTINGS | {
         "server.address": host,
-        "server.port": str(port),
-        "server.headless": "false" if browser else "true",
+        "server.port": port,
+        "server.headless": not browser,
     }
-    arguments = [f"--{name}={value}" for name, value in options.items()]
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "streamlit", "run", script.origin, *arguments])
+    os.execv(sys.executable, [sys.executable, "-m", "portfolio_sdpo_app.dashboard", json.dumps(options)])
 
 
 def _free(host: str, port: int) -> int:

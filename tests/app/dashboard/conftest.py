@@ -209,6 +209,7 @@ class Visitor:
         """Open a page of the dashboard and wait until its script has ended."""
         self.page.goto(f"{address}/{name}")
         self.page.wait_for_selector("h1")
+        self.page.wait_for_selector("#first", state="detached")
         self.settle()
         return self.page
 

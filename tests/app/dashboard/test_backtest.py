@@ -105,7 +105,7 @@ def test_it_fits_and_is_readable(visit: Callable, filled: str, run: Path, width:
         "() => [getComputedStyle(document.querySelector('.sdpo')).color, "
         "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor]"
     )
-    assert _contrast(ink, paper) >= 7.0
+    assert contrast(ink, paper) >= 7.0
     assert (_luminance(paper) < 0.2) == (scheme == "dark")
     visitor.keep(f"backtest-{width}-{scheme}")
 
@@ -124,6 +124,6 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def _contrast(one: str, other: str) -> float:
+def contrast(one: str, other: str) -> float:
     low, high = sorted((_luminance(one), _luminance(other)))
     return (high + 0.05) / (low + 0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -87,7 +88,8 @@ def test_the_command_passes_the_registry_on(monkeypatch: pytest.MonkeyPatch):
     )
     assert result.exit_code == 0
     assert os.environ["PORTFOLIO_SDPO_REGISTRY"] == "sqlite:///x.db"
-    (arguments,) = called
-    assert arguments[1:4] == ["-m", "streamlit", "run"] and Path(arguments[4]).name == "main.py"
-    assert "--server.headless=true" in arguments and "--browser.gatherUsageStats=false" in arguments
-    assert "--server.address=127.0.0.1" in arguments
+    ((_, *arguments, settings),) = called
+    assert arguments == ["-m", "portfolio_sdpo_app.dashboard"]
+    told = json.loads(settings)
+    assert told["server.headless"] is True and told["browser.gatherUsageStats"] is False
+    assert told["server.address"] == "127.0.0.1" and told["server.port"] > 0

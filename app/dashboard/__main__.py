@@ -1,0 +1,76 @@
+"""`python -m portfolio_sdpo_app.dashboard '{"server.port": 8501}'`: Streamlit's server with settings of Streamlit.
+
+Two things are added to it, by the means that it has for that: what a page needs is imported before somebody opens one,
+and the document of the Backtest page has its first screen in it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import sys
+import threading
+import webbrowser
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import streamlit as st
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+
+def served() -> st.App:
+    """The application."""
+    script = Path(__file__).with_name("main.py")
+    return st.App(script, lifespan=_lifespan, routes=[Route("/backtest", backtest)])
+
+
+def backtest(request: Request) -> Response:
+    """The document of the Backtest page."""
+    from .first_screen import document, plain
+
+    # Streamlit has parameters of its own, which change how a page looks.
+    usual = set(request.query_params) <= {"run"} and _is_ours(request.url.hostname or "")
+    text = document(request.query_params.get("run")) if usual else plain()
+    return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
+
+
+def _is_ours(host: str) -> bool:
+    """Whether a page from elsewhere cannot have made a browser believe that it lives here, by a name of its own."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host in ("localhost", st.get_option("browser.serverAddress"))
+    return True
+
+
+@asynccontextmanager
+async def _lifespan(_: st.App) -> AsyncIterator[None]:
+    threading.Thread(target=_warm_up, daemon=True).start()
+    if not st.get_option("server.headless"):
+        threading.Timer(0.5, webbrowser.open, [_address()]).start()
+    yield
+
+
+def _address() -> str:
+    """Where a browser on this machine finds the server."""
+    host = st.get_option("server.address")
+    everywhere = host in (None, "0.0.0.0", "::")
+    shown = "localhost" if everywhere else f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{st.get_option('server.port')}"
+
+
+def _warm_up() -> None:
+    """Import what the first visitor would wait for; plotly imports its traces when it first sees one."""
+    import plotly.graph_objects as go
+    import pyarrow.parquet  # noqa: F401
+
+    from . import first_screen  # noqa: F401
+
+    go.Figure({"data": [{"type": "scatter"}, {"type": "bar"}]})
+
+
+if __name__ == "__main__":
+    served().run(config=json.loads(sys.argv[1]))
