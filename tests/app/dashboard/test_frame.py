@@ -93,3 +93,15 @@ def test_the_command_passes_the_registry_on(monkeypatch: pytest.MonkeyPatch):
     told = json.loads(settings)
     assert told["server.headless"] is True and told["browser.gatherUsageStats"] is False
     assert told["server.address"] == "127.0.0.1" and told["server.port"] > 0
+
+
+@pytest.mark.parametrize(
+    ("host", "opened"),
+    [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "localhost"), ("::", "localhost"), ("::1", "[::1]")],
+)
+def test_a_browser_is_sent_to_the_server(monkeypatch: pytest.MonkeyPatch, host: str, opened: str):
+    from portfolio_sdpo_app.dashboard import __main__ as server
+
+    options = {"server.address": host, "server.port": 8600}
+    monkeypatch.setattr(server.st, "get_option", options.get)
+    assert server._address() == f"http://{opened}:8600"
