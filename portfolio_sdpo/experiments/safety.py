@@ -42,6 +42,10 @@ class WorldSettings(Settings):
     horizon: int = Field(default=1000, ge=1)
     near: bool = False
     """Whether short-sighted lidars are added to the suite's."""
+    folded: bool = False
+    """Whether the world is mirrored so that the goal is always ahead and to the left."""
+    proportional: bool = False
+    """Whether an action of 1 is the strongest force that a motor has."""
 
     @field_validator("task")
     @classmethod
@@ -181,11 +185,13 @@ def _algorithms(
     transitions: int | None = None,
     memory: int = 1,
     initial_std: float = _NOISE_AT_START,
+    credit: float | None = None,
 ) -> dict[str, AnySettings]:
     """PPO, IPO, SDPO, CPO and PCPO, alike in all that they share; `actor` is its learning rate."""
     shared: dict[str, Any] = {
         "actor": ActorSettings(hidden=hidden, learning_rate=actor, initial_std=initial_std),
         "gae_lambda": lam,
+        "credit_discount": credit,
     }
     fit: dict[str, Any] = {
         "hidden": hidden,
@@ -237,32 +243,33 @@ _PAPER_IPO_C = (BarrierSettings(eta=60, margin=0.15), BarrierSettings(eta=60, ma
 # ---- Within hours of a small machine: smaller batches, longer steps.
 
 _SHORT = _algorithms(
-    actor=3e-4,
+    actor=1e-3,
     clip=0.2,
-    lam=0.95,
+    lam=0.97,
     epochs=10,
-    minibatches=40,
-    critic_epochs=2,
-    critic_minibatches=30,
-    smoothing=0.2,
+    minibatches=80,
+    critic_epochs=4,
+    critic_minibatches=60,
+    smoothing=0.4,
     target_lam=0.995,
-    transitions=2000,
+    transitions=8000,
     memory=8,
     hidden=(64, 64),
     atoms=32,
     dimension=64,
-    initial_std=0.4,
+    initial_std=0.5,
+    credit=_DISCOUNT,
 )
-_SHORT_SIZE: dict[str, Any] = {"iterations": 50, "episodes": 10, "lane": 10}
+_SHORT_SIZE: dict[str, Any] = {"iterations": 25, "episodes": 20, "lane": 20}
 """500,000 steps."""
-_SHORT_BARRIER = "eta=5 margin=1.2 confidence=1.5"
+_SHORT_WORLD: dict[str, Any] = {"near": True, "folded": True, "proportional": True}
+_SHORT_BARRIER = "eta=2 margin=3"
+"""The running estimate of the cost has a standard error of several units. At the paper's η = 30 the price is next to
+nothing until the estimate is at the bound, and the policy swings from one side of it to the other; at 2 it rises from
+0.02 to 0.17 while the slack falls from 25 to 3."""
+_SHORT_TRUST = (BarrierSettings(eta=2, margin=3, confidence=1.5),)
 """CPO and PCPO read only the confidence: they act on the newest batch, and keep so many standard errors' distance."""
-_SHORT_OWN_BARRIER = (BarrierSettings(eta=2, margin=7.5),)
-"""Of IPO and SDPO, whose running estimate of the cost has a standard error of several units. At the paper's η = 30 the
-price is next to nothing until the estimate is at the bound, and the policy swings from one side of it to the other; at
-2 it rises from 0.02 to 0.07 while the slack falls from 25 to 7.5. A step outside hazards is worth about 0.07 to
-the best policy at the bound. Where the highest price is 0.17, standing still pays better than learning to avoid."""
-_SHORT_BARRIERS_C = ("eta=8 margin=0.75 confidence=0.5", "eta=10 margin=0.05 confidence=0.5")
+_SHORT_BARRIERS_C = ("eta=8 margin=0.75 confidence=0.5", "eta=1 margin=0.02 confidence=0.5")
 
 
 def _question_b(
@@ -273,13 +280,13 @@ def _question_b(
     barrier: str,
     size: dict[str, Any],
     own: dict[str, tuple[BarrierSettings, ...]] | None = None,
-    near: bool = False,
+    world: dict[str, Any] | None = None,
 ) -> SafetyExperiment:
     return SafetyExperiment(
         name=name,
         title=title,
         question="Does SDPO earn as much as PPO, IPO, CPO and PCPO, within the bound while it learns? (question B)",
-        world=WorldSettings(task=task, near=near),
+        world=WorldSettings(task=task, **(world or {})),
         problem=Problem(discount=_DISCOUNT, constraints=(Constraint.from_spec(f"{_COST} {barrier}"),)),
         algorithms=algorithms,
         barriers=own or {},
@@ -294,13 +301,13 @@ def _question_c(
     barriers: tuple[str, str],
     size: dict[str, Any],
     own: dict[str, tuple[BarrierSettings, ...]] | None = None,
-    near: bool = False,
+    world: dict[str, Any] | None = None,
 ) -> SafetyExperiment:
     return SafetyExperiment(
         name=name,
         title=title,
         question="Does SDPO keep two bounds at once? (question C)",
-        world=WorldSettings(task="PointGoal2", terminal_hazards=True, near=near),
+        world=WorldSettings(task="PointGoal2", terminal_hazards=True, **(world or {})),
         problem=Problem(
             discount=_DISCOUNT,
             constraints=(
@@ -329,9 +336,9 @@ _ALL = (
         "PointGoal1, expected cost at most 25, on a small machine",
         _SHORT,
         _SHORT_BARRIER,
-        _SHORT_SIZE,
-        {"ipo": _SHORT_OWN_BARRIER, "sdpo": _SHORT_OWN_BARRIER},
-        near=True,
+        {**_SHORT_SIZE, "lengths": {"sdpo": 100}},
+        {"cpo": _SHORT_TRUST, "pcpo": _SHORT_TRUST},
+        _SHORT_WORLD,
     ),
     _question_c(
         "safety-c-short",
@@ -339,7 +346,7 @@ _ALL = (
         _SHORT,
         _SHORT_BARRIERS_C,
         _SHORT_SIZE,
-        near=True,
+        world=_SHORT_WORLD,
     ),
 )
 SAFETY_EXPERIMENTS = {experiment.name: experiment for experiment in _ALL}

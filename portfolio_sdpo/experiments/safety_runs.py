@@ -63,6 +63,8 @@ class SafetyRun(Run):
         parts += ["terminal_hazards"] if world.terminal_hazards else []
         parts += [f"vases={world.vases}"] if world.vases else []
         parts += ["near"] if world.near else []
+        parts += ["folded"] if world.folded else []
+        parts += ["proportional"] if world.proportional else []
         return TrainSettings(
             problem=experiment.problem_of(self.label),
             algorithm=experiment.algorithms[self.label],
@@ -148,6 +150,8 @@ def _make_worlds(count: int, world: WorldSettings) -> VectorEnv:
         vases=world.vases,
         horizon=world.horizon,
         near=world.near,
+        folded=world.folded,
+        proportional=world.proportional,
     )
 
 

@@ -81,7 +81,7 @@ class TrainSettings(Settings):
         # What came later counts only where it is used, so that runs begun before it go on.
         unused = {name for name in ("count", "lane", "overlap") if not getattr(self, name)}
         settings = self.model_dump_json(exclude={"start", "checkpoint_every", "tensorboard"} | unused)
-        for later in ('"fit_first":true,', '"memory":1,'):
+        for later in ('"fit_first":true,', '"memory":1,', '"credit_discount":null,'):
             settings = settings.replace(later, "")
         return checkpoint.fingerprint([portfolio_sdpo.__version__, settings, start_digest])
 

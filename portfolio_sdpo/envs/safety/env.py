@@ -25,6 +25,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from portfolio_sdpo.envs.safety import suite
+from portfolio_sdpo.envs.safety.folds import BINS, Folds, Part
 from portfolio_sdpo.envs.safety.scene import LIMIT, Scene
 from portfolio_sdpo.envs.safety.tasks import HORIZON, ROBOTS, SIGNALS, TASKS
 from portfolio_sdpo.errors import SettingsError
@@ -33,6 +34,8 @@ MOST_VASES = 20
 """For more of them there is hardly room."""
 SHORT_SIGHT = 0.3
 """Metres over which a short-sighted lidar's reading falls to a third."""
+POLAR = 3
+"""Columns that say how close an object is and where: closeness, and that times cosine and sine of its direction."""
 Observation = NDArray[np.float32]
 
 
@@ -43,7 +46,11 @@ class SafetyEnv(gymnasium.Env):
     clock: the last column of the observation is the share of the episode that has passed. scaled: sensors come in units
     in which they are near one, and not as the suite has them. near: behind the lidars come short-sighted
     ones, exp(−distance/0.3 m): a hazard of 0.2 m fills the last tenth of the suite's lidar, where a network has a hard
-    time telling in from out.
+    time telling in from out; and closeness and direction of the nearest object of every kind, by both measures, lest
+    each of a lidar's bins has to be learnt by itself. folded: the world is mirrored, before it is seen and before an
+    action is carried out, so that the goal is always ahead and to the left (`folds`). proportional: an action of 1 is
+    the strongest force that a motor has; the suite's motors have it at 0.05 (Point) or 0.02 (Car), so that whatever
+    moves a robot at all moves it with full force.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 30}  # noqa: RUF012 — gymnasium's own convention
@@ -60,6 +67,8 @@ class SafetyEnv(gymnasium.Env):
         clock: bool = True,
         scaled: bool = True,
         near: bool = False,
+        folded: bool = False,
+        proportional: bool = False,
         render_mode: str | None = None,
     ) -> None:
         if task not in TASKS:
@@ -73,6 +82,8 @@ class SafetyEnv(gymnasium.Env):
         if render_mode not in (None, "rgb_array"):
             raise SettingsError(f"render_mode: must be rgb_array or nothing (got {render_mode!r}).")
         robot = next(robot for robot in ROBOTS if task.startswith(robot))
+        if folded and robot != "Point":
+            raise SettingsError(f"folded: only Point is alike on all sides, {robot} is not; leave this out.")
         self.task = task
         self.render_mode = render_mode
         self.terminal_hazards = terminal_hazards
@@ -80,19 +91,28 @@ class SafetyEnv(gymnasium.Env):
         self._suite = suite.load()
         self._builder = suite.build(robot, task.removeprefix(robot), vases)
         self._inner = self._builder.task
-        self._clock, self._scaled = clock, scaled
+        self._clock, self._scaled, self._proportional = clock, scaled, proportional
         self._scene: Scene | None = None
         self._renderer: mujoco.Renderer | None = None
         self._steps = 0
         bounds = self._inner.action_space
         self.action_space = spaces.Box(bounds.low.astype(np.float32), bounds.high.astype(np.float32), dtype=np.float32)
-        width, sensors = self._inner.observation_space.shape[0], self._sensor_width()
-        self._sensors, self._near = sensors, near
-        columns = width + (width - sensors) * near + clock
+        self._near = near
+        self._sensors = self._sensor_width()
+        width = self._inner.observation_space.shape[0]
+        kinds = (width - self._sensors) // BINS
+        near_by = near * (kinds * BINS + 2 * kinds * POLAR)
+        columns = width + near_by + clock
         low, high = np.full(columns, -LIMIT, np.float32), np.full(columns, LIMIT, np.float32)
-        low[sensors:], high[sensors:] = 0.0, 1.0
+        low[self._sensors :], high[self._sensors :] = -1.0 if near else 0.0, 1.0
         self.observation_space = spaces.Box(low, high, dtype=np.float32)
         self._buffer = np.zeros(width)
+        self._folds: Folds | None = None
+        if folded:
+            lidars, polars = kinds * (1 + near), 2 * kinds * near
+            parts: list[Part] = ["vector", "vector", "spin", "vector"]  # of Point's sensors
+            self._folds = Folds(parts + ["lidar"] * lidars + ["polar"] * polars + ["plain"] * clock)
+        self._flip = self._strength = np.ones(self.action_space.shape[0])
 
     def _sensor_width(self) -> int:
         space = self._inner.obs_info.obs_space_dict
@@ -111,6 +131,7 @@ class SafetyEnv(gymnasium.Env):
         self._inner.specific_reset()
         self._inner.agent.reset()
         self._scene = Scene(self._inner, self._scaled)
+        self._strength = self._scene.strength() if self._proportional else np.ones_like(self._flip)
         mujoco.mj_forward(self._inner.model, self._inner.data)
         self._steps = 0
         return self._observe(), dict.fromkeys(SIGNALS, 0.0)
@@ -122,7 +143,7 @@ class SafetyEnv(gymnasium.Env):
         space = self.action_space
         if np.shape(action) != space.shape or not np.isfinite(action).all():
             raise SettingsError(f"action: must be {space.shape[0]} finite numbers (got {action}).")
-        scene.data.ctrl[:] = np.clip(action, space.low, space.high)
+        scene.data.ctrl[:] = np.clip(action, space.low, space.high) * self._flip * self._strength
         conf = inner.sim_conf
         scene.advance(inner.random_generator.binomial(conf.frameskip_binom_n, conf.frameskip_binom_p))
         self._steps += 1
@@ -188,17 +209,32 @@ class SafetyEnv(gymnasium.Env):
 
     def _observe(self) -> Observation:
         assert self._scene is not None
+        scene, width = self._scene, len(self._buffer)
         buttons = getattr(self._inner, "buttons", None)
-        self._scene.observe(self._buffer, "buttons" if buttons and buttons.timer != 0 else None)
+        hidden = "buttons" if buttons and buttons.timer != 0 else None
+        scene.observe(self._buffer, hidden)
         observation = np.empty(self.observation_space.shape, dtype=np.float32)
-        width = len(self._buffer)
         observation[:width] = self._buffer
         if self._near:
             lidar = self._buffer[self._sensors :]
-            observation[width : width + len(lidar)] = np.exp((lidar - 1.0) * (self._scene.reach / SHORT_SIGHT))
+            end = width + len(lidar)
+            observation[width:end] = self._short_sighted(lidar)
+            # [kinds, 1], [kinds, 2]
+            close, direction = scene.nearest(hidden)
+            for closeness in (close, self._short_sighted(close)):
+                polar = np.hstack([closeness, closeness * direction])
+                observation[end : end + polar.size] = polar.ravel()
+                end += polar.size
         if self._clock:
             observation[-1] = min(self._steps / self.horizon, 1.0)
+        if self._folds is not None:
+            self._flip = self._folds.apply(observation, scene.direction())
         return observation
+
+    def _short_sighted(self, closeness: NDArray[np.float64]) -> NDArray[np.float64]:
+        """exp(−distance/0.3 m) of a lidar's closeness."""
+        assert self._scene is not None
+        return np.exp((closeness - 1.0) * (self._scene.reach / SHORT_SIGHT))
 
     def render(self) -> Any:
         """A picture [256, 256, 3] of everything there is; needs OpenGL (without a screen: MUJOCO_GL=egl)."""

@@ -55,6 +55,7 @@ class Scene:
         self._bins = int(task.lidar_conf.num_bins)
         self.reach = float(task.lidar_conf.max_dist)
         self._offset = np.array(rows) * self._bins
+        self._of_kind = np.array(rows) == np.arange(len(self.lidars))[:, None]
         hazards = getattr(task, "hazards", None)
         self._hazards = np.array(self._bodies(hazards)) if hazards is not None else np.array([], dtype=int)
         self._radius = float(hazards.size) if hazards is not None else 0.0
@@ -116,6 +117,13 @@ class Scene:
                     codes[geom] = (kind + 1) * _STRIDE + int("".join(filter(str.isdigit, name)))
         self._codes = codes
 
+    def strength(self) -> Array:
+        """The control at which each motor has its full force, at most 1; a servo, which aims at a speed, takes all."""
+        model = self.model
+        limited = model.actuator_forcelimited.astype(bool) & (model.actuator_biasprm == 0).all(1)
+        full = model.actuator_forcerange[:, 1] / model.actuator_gainprm[:, 0]
+        return np.minimum(np.where(limited, full, 1.0), 1.0)
+
     def advance(self, frames: int) -> None:
         """So many steps of the physics; gremlins are led along their circles."""
         model, data = self.model, self.data
@@ -158,6 +166,11 @@ class Scene:
         velocity = self.data.qvel[self._vase_dofs]
         return bool((np.sqrt((velocity * velocity).sum(1)) >= self._vase_speed).any())
 
+    def direction(self) -> Array:
+        """Where the goal is, seen by the robot, [2]: ahead, to the left."""
+        away = self.data.xpos[self.goal] - self.data.xpos[self.robot]
+        return (away @ self.data.xmat[self.robot].reshape(3, 3))[:2]
+
     def observe(self, out: Array, hidden: str | None = None) -> None:
         """Sensors and lidars into `out`; the lidar of the kind `hidden` reads zero."""
         data = self.data
@@ -176,6 +189,19 @@ class Scene:
             row = at + self.lidars.index(hidden) * self._bins
             out[row : row + self._bins] = 0.0
 
+    def nearest(self, hidden: str | None = None) -> tuple[Array, Array]:
+        """Closeness [kinds, 1] and direction [kinds, 2], cosine and sine, of the nearest object of each kind.
+
+        To be asked after `observe`. Beyond the lidar's reach, and of the kind `hidden`, the closeness is zero.
+        """
+        away = np.where(self._of_kind, self._away, np.inf)
+        chosen = away.argmin(1)
+        distance = self._away[chosen, None]
+        close = np.maximum(0.0, self.reach - distance) / self.reach
+        if hidden is not None:
+            close[self.lidars.index(hidden)] = 0.0
+        return close, self._ego[chosen] / np.maximum(distance, 1e-9)
+
     def _lidar(self, out: Array) -> None:
         """Closeness of the nearest object of each kind in each direction; between two bins both see it a little."""
         data = self.data
@@ -183,7 +209,8 @@ class Scene:
         world[:, 2] = 0.0
         ego = (world - data.xpos[self.robot]) @ data.xmat[self.robot].reshape(3, 3)
         x, y = ego[:, 0], ego[:, 1]
-        close = np.maximum(0.0, self.reach - np.hypot(x, y)) / self.reach
+        self._ego, self._away = ego[:, :2], np.hypot(x, y)
+        close = np.maximum(0.0, self.reach - self._away) / self.reach
         angle = np.arctan2(y, x) % (2 * np.pi) / (2 * np.pi / self._bins)
         # The remainder of a tiny negative angle rounds up to the whole circle.
         where = np.minimum(angle.astype(np.int64), self._bins - 1)

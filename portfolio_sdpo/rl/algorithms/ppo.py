@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from portfolio_sdpo.errors import DivergenceError, SettingsError
 from portfolio_sdpo.nn.trunk import ObservationCodec
-from portfolio_sdpo.risk import RiskMeasure
+from portfolio_sdpo.risk import Constraint, RiskMeasure
 from portfolio_sdpo.rl.advantage import Grid
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Metrics, Problem, policy_metrics, set_rate
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, Valuation, minibatches
@@ -31,6 +32,9 @@ class ActorCriticSettings(AlgorithmSettings):
 
     critic: CriticSettings = CriticSettings(kind="mean")
     gae_lambda: float = Field(default=0.9, ge=0, le=1)
+    credit_discount: float | None = Field(default=None, gt=0, le=1)
+    """Discount by which actions are held to account for what an expected signal costs later; None takes the budget's.
+    Over a long undiscounted episode nearly all of that is chance. The bound stays on the budget as it is."""
 
 
 class PpoSettings(ActorCriticSettings):
@@ -66,7 +70,15 @@ class ActorCritic(Algorithm):
         self.atoms = 1 if settings.critic.kind == "mean" else ATOMS
         self.objective_key = ("reward", problem.discount)
         self.keys = [(constraint.signal, problem.discount_of(constraint)) for constraint in problem.constraints]
-        self.critics = CriticBank(codec, [self.objective_key, *self.keys], settings.critic)
+        self.critics = CriticBank(
+            codec, [self.objective_key, *map(self.credit_key, problem.constraints)], settings.critic
+        )
+
+    def credit_key(self, constraint: Constraint) -> tuple[str, float]:
+        """Signal and discount of the critic that tells the actions apart by what they do to this constraint."""
+        budget = self.problem.discount_of(constraint)
+        credit = self.settings.credit_discount if constraint.measure.linear else None
+        return constraint.signal, budget if credit is None else min(credit, budget)
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
         return [self.critics.optimiser]
@@ -97,7 +109,14 @@ class ActorCritic(Algorithm):
         def of(measure: RiskMeasure, key: tuple[str, float]) -> Assessment:
             return self.assess(measure, key, rollout, grid, valuations[key])
 
-        risks = [of(item.measure, key) for item, key in zip(self.problem.constraints, self.keys, strict=True)]
+        risks = []
+        for constraint, key in zip(self.problem.constraints, self.keys, strict=True):
+            credit = self.credit_key(constraint)
+            risk = of(constraint.measure, credit)
+            if credit != key:
+                estimate, error = empirical(constraint.measure, rollout.whole().returns(*key))
+                risk = replace(risk, estimate=estimate, standard_error=error, plug_in=estimate)
+            risks.append(risk)
         return of(self.problem.objective, self.objective_key), risks
 
     def risk_metrics(self, rollout: Rollout, objective: Assessment, risks: Sequence[Assessment]) -> Metrics:

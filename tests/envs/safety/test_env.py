@@ -384,14 +384,3 @@ def test_missing_opengl_is_named(monkeypatch):
     env.render_mode = "rgb_array"
     with pytest.raises(SettingsError, match=r"render_mode: pictures need OpenGL .*MUJOCO_GL=egl"):
         env.render()
-
-
-def test_short_sighted_lidars_follow_the_suites_and_tell_near_from_far() -> None:
-    plain, near = SafetyEnv("PointGoal1", clock=False), SafetyEnv("PointGoal1", near=True, clock=False)
-    lidars = 3 * 16
-    assert near.observation_space.shape == (60 + lidars,)
-    seen, both = plain.reset(seed=3)[0], near.reset(seed=3)[0]
-    assert near.observation_space.contains(both)
-    np.testing.assert_array_equal(both[:60], seen)
-    distance = 3.0 * (1.0 - seen[-lidars:].astype(np.float64))
-    np.testing.assert_allclose(both[60:], np.exp(-distance / env_module.SHORT_SIGHT), rtol=1e-5)

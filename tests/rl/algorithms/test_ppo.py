@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.trunk import ObservationCodec
-from portfolio_sdpo.risk import Constraint, CVaR
+from portfolio_sdpo.risk import Constraint, CVaR, Expectation
 from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem, policy_metrics
 from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings, clipped_surrogate
 from portfolio_sdpo.rl.critics import CriticSettings
@@ -199,3 +199,42 @@ def test_a_critic_judges_a_rollout_before_or_after_it_has_learnt_it(fit_first):
     advantage = learner.observe(rollout, torch.Generator().manual_seed(0)).objective.advantage
     gap = (advantage[state % 2 == 1].mean() - advantage[state % 2 == 0].mean()).item()
     assert abs(gap) < 0.05 if fit_first else gap > 0.7
+
+
+@pytest.mark.parametrize("discount, credit", [(1.0, 0.5), (0.9, 0.5), (0.4, 0.4)])
+@pytest.mark.parametrize("critic", ["mean", "quantile"])
+def test_credit_for_a_cost_fades_and_its_budget_does_not(critic, discount, credit):
+    """Four episodes of three steps in one state, where no critic can know more than the mean of each step: with λ = 1
+    the advantage is the cost ahead, discounted for credit, less that mean. Credit never reaches beyond the budget."""
+    cost = torch.tensor([[4.0, 0, 0], [0, 2, 0], [0, 0, 8], [0, 0, 0]])
+    episodes, steps = cost.shape
+    ends = (torch.arange(episodes * steps) + 1) % steps == 0
+    rollout = Rollout(
+        observation=torch.zeros(episodes * steps, 1),
+        action=torch.zeros(episodes * steps, dtype=torch.int64),
+        log_prob=torch.zeros(episodes * steps),
+        signals={"reward": torch.zeros(episodes * steps), "cost": cost.flatten()},
+        next_observation=torch.zeros(episodes * steps, 1),
+        terminated=ends,
+        ended=ends,
+        last=ends,
+        episode=torch.arange(episodes).repeat_interleave(steps),
+        step=torch.arange(steps).repeat(episodes),
+    )
+    limit = Constraint(signal="cost", measure=Expectation(), sense="<=", bound=5, discount=discount)
+    options = CriticSettings(kind=critic, hidden=(4,), dimension=8, atoms=8)
+    learner = Ppo(
+        PpoSettings(critic=options, gae_lambda=1.0, credit_discount=0.5),
+        Problem(constraints=(limit,)),
+        ObservationCodec(spaces.Discrete(1)),
+        spaces.Discrete(2),
+    )
+    risk = learner.observe(rollout, torch.Generator().manual_seed(0)).risks[0]
+    totals = cost @ discount ** torch.arange(steps)
+    assert risk.estimate == pytest.approx(totals.mean().item(), rel=1e-5)
+    if credit != discount:
+        assert risk.standard_error == pytest.approx(totals.std().item() / episodes**0.5, rel=1e-4)
+    ahead = torch.stack([cost[:, t:] @ credit ** torch.arange(steps - t) for t in range(steps)], 1)
+    stretch = (episodes / (episodes - 1)) ** 0.5
+    expected = stretch * (ahead - ahead.mean(0))
+    torch.testing.assert_close(risk.advantage.view(episodes, steps), expected, atol=1e-4, rtol=1e-4)
