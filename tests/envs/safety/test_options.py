@@ -1,4 +1,4 @@
-"""What can be asked of an environment beyond the suite's: short-sighted lidars, nearest objects, mirrored worlds, actions
+"""What can be asked of an environment beyond what the suite has: short-sighted lidars, nearest objects, mirrors, actions
 that are shares of a motor's strength."""
 
 import math
