@@ -105,7 +105,7 @@ def raw_rate(world: WorldSettings, workers: int, seconds: float = 8.0) -> float:
 def _step(world: WorldSettings, seed: int, seconds: float, ready: Any, go: Any, counts: Any) -> None:
     from portfolio_sdpo.envs.safety.env import SafetyEnv
 
-    env = SafetyEnv(world.task, near=world.near)
+    env = SafetyEnv(world.task, **world.options())
     rng = np.random.default_rng(seed)
     env.reset(seed=seed)
     steps, done = 0, False

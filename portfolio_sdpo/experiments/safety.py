@@ -54,6 +54,10 @@ class WorldSettings(Settings):
             raise ValueError(f"must be one of {', '.join(TASKS)}")
         return task
 
+    def options(self) -> dict[str, Any]:
+        """What `SafetyEnv` is given besides the task."""
+        return self.model_dump(exclude={"task"})
+
 
 class BarrierSettings(Settings):
     """How one algorithm keeps away from one bound: the fields of that name of a `Constraint`."""
@@ -269,7 +273,7 @@ nothing until the estimate is at the bound, and the policy swings from one side 
 0.02 to 0.17 while the slack falls from 25 to 3."""
 _SHORT_TRUST = (BarrierSettings(eta=2, margin=3, confidence=1.5),)
 """CPO and PCPO read only the confidence: they act on the newest batch, and keep so many standard errors' distance."""
-_SHORT_BARRIERS_C = ("eta=8 margin=0.75 confidence=0.5", "eta=3 margin=0.03 confidence=0.5")
+_SHORT_BARRIERS_C = ("eta=8 margin=0.75 confidence=0.5", "eta=1 margin=0.02 confidence=0.5")
 
 
 def _question_b(

@@ -60,11 +60,8 @@ class SafetyRun(Run):
         """Everything about the run."""
         experiment, world = self.experiment, self.experiment.world
         parts = [world.task, f"horizon={world.horizon}"]
-        parts += ["terminal_hazards"] if world.terminal_hazards else []
         parts += [f"vases={world.vases}"] if world.vases else []
-        parts += ["near"] if world.near else []
-        parts += ["folded"] if world.folded else []
-        parts += ["proportional"] if world.proportional else []
+        parts += [name for name in ("terminal_hazards", "near", "folded", "proportional") if getattr(world, name)]
         return TrainSettings(
             problem=experiment.problem_of(self.label),
             algorithm=experiment.algorithms[self.label],
@@ -143,16 +140,7 @@ def world_maker(world: WorldSettings) -> Callable[[int], VectorEnv]:
 def _make_worlds(count: int, world: WorldSettings) -> VectorEnv:
     from portfolio_sdpo.envs.safety.env import SafetyVectorEnv  # needs the suite
 
-    return SafetyVectorEnv(
-        count,
-        world.task,
-        terminal_hazards=world.terminal_hazards,
-        vases=world.vases,
-        horizon=world.horizon,
-        near=world.near,
-        folded=world.folded,
-        proportional=world.proportional,
-    )
+    return SafetyVectorEnv(count, world.task, **world.options())
 
 
 def gauge(experiment: SafetyExperiment) -> Callable[[Rollout, int], dict[str, float]]:

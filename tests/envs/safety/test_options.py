@@ -1,5 +1,5 @@
-"""What can be asked of an environment beyond what the suite has: short-sighted lidars, nearest objects, mirrors, actions
-that are shares of a motor's strength."""
+"""What can be asked of an environment beyond what the suite has: short-sighted lidars, nearest objects, mirrored
+worlds, actions that are shares of a motor's strength."""
 
 import math
 
