@@ -60,8 +60,9 @@ class SafetyRun(Run):
         """Everything about the run."""
         experiment, world = self.experiment, self.experiment.world
         parts = [world.task, f"horizon={world.horizon}"]
+        parts += ["terminal_hazards"] if world.terminal_hazards else []
         parts += [f"vases={world.vases}"] if world.vases else []
-        parts += [name for name in ("terminal_hazards", "near", "folded", "proportional") if getattr(world, name)]
+        parts += [name for name in ("near", "folded", "proportional") if getattr(world, name)]
         return TrainSettings(
             problem=experiment.problem_of(self.label),
             algorithm=experiment.algorithms[self.label],

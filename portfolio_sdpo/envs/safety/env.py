@@ -82,8 +82,8 @@ class SafetyEnv(gymnasium.Env):
         if render_mode not in (None, "rgb_array"):
             raise SettingsError(f"render_mode: must be rgb_array or nothing (got {render_mode!r}).")
         robot = next(robot for robot in ROBOTS if task.startswith(robot))
-        if folded and robot != "Point":
-            raise SettingsError(f"folded: only Point is alike on all sides, {robot} is not; leave this out.")
+        if folded and not task.startswith("PointGoal"):
+            raise SettingsError(f"folded: is for Point on its way to a goal, not for {task}; leave this out.")
         self.task = task
         self.render_mode = render_mode
         self.terminal_hazards = terminal_hazards
@@ -98,25 +98,26 @@ class SafetyEnv(gymnasium.Env):
         bounds = self._inner.action_space
         self.action_space = spaces.Box(bounds.low.astype(np.float32), bounds.high.astype(np.float32), dtype=np.float32)
         self._near = near
-        self._sensors = self._sensor_width()
+        self._flip = self._strength = np.ones(self.action_space.shape[0])
+        self._lay_out(folded)
+
+    def _lay_out(self, folded: bool) -> None:
+        """What stands where in an observation: sensors, lidars, nearest objects, clock."""
+        parts = self._inner.obs_info.obs_space_dict.spaces
+        sensors = sum(math.prod(part.shape) for name, part in parts.items() if not name.endswith("_lidar"))
         width = self._inner.observation_space.shape[0]
-        kinds = (width - self._sensors) // BINS
-        near_by = near * (kinds * BINS + 2 * kinds * POLAR)
-        columns = width + near_by + clock
-        low, high = np.full(columns, -LIMIT, np.float32), np.full(columns, LIMIT, np.float32)
-        low[self._sensors :], high[self._sensors :] = -1.0 if near else 0.0, 1.0
-        self.observation_space = spaces.Box(low, high, dtype=np.float32)
+        assert self._inner.lidar_conf.num_bins == BINS
+        kinds = (width - sensors) // BINS
+        lidars, polars = kinds * (1 + self._near), 2 * kinds * self._near
+        low = [-LIMIT] * sensors + [0.0] * BINS * lidars + [-1.0] * POLAR * polars + [0.0] * self._clock
+        high = [LIMIT] * sensors + [1.0] * (len(low) - sensors)
+        self.observation_space = spaces.Box(np.array(low, np.float32), np.array(high, np.float32), dtype=np.float32)
+        self._sensors = sensors
         self._buffer = np.zeros(width)
         self._folds: Folds | None = None
         if folded:
-            lidars, polars = kinds * (1 + near), 2 * kinds * near
-            parts: list[Part] = ["vector", "vector", "spin", "vector"]  # of Point's sensors
-            self._folds = Folds(parts + ["lidar"] * lidars + ["polar"] * polars + ["plain"] * clock)
-        self._flip = self._strength = np.ones(self.action_space.shape[0])
-
-    def _sensor_width(self) -> int:
-        space = self._inner.obs_info.obs_space_dict
-        return sum(math.prod(part.shape) for name, part in space.spaces.items() if not name.endswith("_lidar"))
+            point: list[Part] = ["vector", "vector", "spin", "vector"]
+            self._folds = Folds(point + ["lidar"] * lidars + ["polar"] * polars + ["plain"] * self._clock)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]:
         super().reset(seed=seed)

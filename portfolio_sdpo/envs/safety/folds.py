@@ -1,8 +1,10 @@
-"""A robot that is alike on all sides need not learn everything four times.
+"""A robot that is nearly alike on all sides need not learn everything four times.
 
 Point drives backwards as well as forwards and turns left as well as right, so a world and its mirror images (left for
-right, ahead for behind) ask for mirrored actions. Here each observation is mirrored so that the goal is ahead and to
-the left, and the action is mirrored back: a policy learns one quarter of the world and knows the other three.
+right, ahead for behind) ask for mirrored actions. Left for right that is exact; ahead for behind it leaves out a nose
+of five centimetres, which matters where things are touched and hardly where they are driven to. Each observation is
+mirrored so that the goal is ahead and to the left, and the action is mirrored back: a policy learns one quarter of the
+world and knows the other three.
 
 With x, y = ±1 the signs of ahead and left: a vector turns into (x v_x, y v_y, v_z), an angular velocity into
 (y w_x, x w_y, x y w_z), force and turn into (x force, x y turn). Mirroring left for right reverses the bins of a lidar;

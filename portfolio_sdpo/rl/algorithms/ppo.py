@@ -17,6 +17,7 @@ from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Constraint, RiskMeasure
 from portfolio_sdpo.rl.advantage import Grid
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Metrics, Problem, policy_metrics, set_rate
+from portfolio_sdpo.rl.algorithms.trajectory import whole_episodes
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, Valuation, minibatches
 from portfolio_sdpo.rl.risk_advantage import Assessment, assess, empirical
 from portfolio_sdpo.rl.rollout import Rollout
@@ -33,8 +34,9 @@ class ActorCriticSettings(AlgorithmSettings):
     critic: CriticSettings = CriticSettings(kind="mean")
     gae_lambda: float = Field(default=0.9, ge=0, le=1)
     credit_discount: float | None = Field(default=None, gt=0, le=1)
-    """Discount by which actions are held to account for what an expected signal costs later; None takes the budget's.
-    Over a long undiscounted episode nearly all of that is chance. The bound stays on the budget as it is."""
+    """Discount, at most the budget's, by which actions are held to account for what they add to a bounded expectation;
+    None takes the budget's. Over a long undiscounted episode nearly all of that is chance. The bound stays on the
+    budget, which is then read off whole episodes; like the reward's, this credit looks beyond a time limit."""
 
 
 class PpoSettings(ActorCriticSettings):
@@ -114,7 +116,8 @@ class ActorCritic(Algorithm):
             credit = self.credit_key(constraint)
             risk = of(constraint.measure, credit)
             if credit != key:
-                estimate, error = empirical(constraint.measure, rollout.whole().returns(*key))
+                budget = whole_episodes(rollout, "credit_discount").returns(*key)
+                estimate, error = empirical(constraint.measure, budget)
                 risk = replace(risk, estimate=estimate, standard_error=error, plug_in=estimate)
             risks.append(risk)
         return of(self.problem.objective, self.objective_key), risks

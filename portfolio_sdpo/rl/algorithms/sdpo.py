@@ -71,6 +71,8 @@ class Sdpo(Ipo):
             raise SettingsError(f"{settings.kind}: mean critics know nothing of {label}; use quantile critics.")
         if settings.estimator == "counterfactual" and any(item.signal != "reward" for item in problem.constraints):
             raise SettingsError("estimator: counterfactual knows only the reward of other weights; take score.")
+        if settings.estimator in ("counterfactual", "trajectory") and settings.credit_discount is not None:
+            raise SettingsError(f"credit_discount: {settings.estimator} has no critics to read it; leave it out.")
         if settings.estimator == "pathwise":
             self.pathwise = Pathwise(self, codec, nonlinear, settings.critic) if nonlinear else None
 

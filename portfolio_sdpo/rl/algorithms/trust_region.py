@@ -12,7 +12,8 @@ Units. With ω the ratio of new to old probability and A_i the advantage, cost i
     estimate_i + scale_i · mean((ω − 1) A_i),    scale_i = mean over episodes of Σ_t γ_i^t,
 
 the mean running over all transitions of the batch. Summed over an episode the advantages count in units of the return,
-hence the scale; it is exact for undiscounted budgets (γ_i = 1, scale = length of an episode). For γ_i < 1 it replaces
+hence the scale; it is exact for undiscounted budgets (γ_i = 1, scale = length of an episode) unless credit is
+discounted (`credit_discount`), which leaves out what a step changes far ahead. For γ_i < 1 it replaces
 the discounted distribution of states by the visited one of equal mass, as is usual for the objective, so that objective
 and costs stand on one footing.
 

@@ -12,7 +12,9 @@ from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Constraint, CVaR, Expectation
 from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem, policy_metrics
+from portfolio_sdpo.rl.algorithms.cpo import Cpo, CpoSettings
 from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings, clipped_surrogate
+from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
 from portfolio_sdpo.rl.critics import CriticSettings
 from portfolio_sdpo.rl.rollout import Collector, Rollout
 
@@ -201,40 +203,81 @@ def test_a_critic_judges_a_rollout_before_or_after_it_has_learnt_it(fit_first):
     assert abs(gap) < 0.05 if fit_first else gap > 0.7
 
 
-@pytest.mark.parametrize("discount, credit", [(1.0, 0.5), (0.9, 0.5), (0.4, 0.4)])
-@pytest.mark.parametrize("critic", ["mean", "quantile"])
-def test_credit_for_a_cost_fades_and_its_budget_does_not(critic, discount, credit):
-    """Four episodes of three steps in one state, where no critic can know more than the mean of each step: with λ = 1
-    the advantage is the cost ahead, discounted for credit, less that mean. Credit never reaches beyond the budget."""
-    cost = torch.tensor([[4.0, 0, 0], [0, 2, 0], [0, 0, 8], [0, 0, 0]])
-    episodes, steps = cost.shape
-    ends = (torch.arange(episodes * steps) + 1) % steps == 0
-    rollout = Rollout(
+COSTS = torch.tensor([[4.0, 0, 0], [0, 2, 0], [0, 0, 8], [0, 0, 0]])
+"""Four episodes of three steps."""
+
+
+def costly(*, ended=True):
+    """A rollout of them in one state, where no critic can know more than the mean of each step."""
+    episodes, steps = COSTS.shape
+    last = (torch.arange(episodes * steps) + 1) % steps == 0
+    return Rollout(
         observation=torch.zeros(episodes * steps, 1),
         action=torch.zeros(episodes * steps, dtype=torch.int64),
         log_prob=torch.zeros(episodes * steps),
-        signals={"reward": torch.zeros(episodes * steps), "cost": cost.flatten()},
+        signals={"reward": torch.zeros(episodes * steps), "cost": COSTS.flatten()},
         next_observation=torch.zeros(episodes * steps, 1),
-        terminated=ends,
-        ended=ends,
-        last=ends,
+        terminated=last & ended,
+        ended=last & ended,
+        last=last,
         episode=torch.arange(episodes).repeat_interleave(steps),
         step=torch.arange(steps).repeat(episodes),
     )
-    limit = Constraint(signal="cost", measure=Expectation(), sense="<=", bound=5, discount=discount)
-    options = CriticSettings(kind=critic, hidden=(4,), dimension=8, atoms=8)
-    learner = Ppo(
-        PpoSettings(critic=options, gae_lambda=1.0, credit_discount=0.5),
-        Problem(constraints=(limit,)),
-        ObservationCodec(spaces.Discrete(1)),
-        spaces.Discrete(2),
+
+
+def heeding(limit, kind=PpoSettings, algorithm=Ppo, critic="mean", **options):
+    """A learner under one limit whose credit for costs fades by half a step."""
+    critics = CriticSettings(kind=critic, hidden=(4,), dimension=8, atoms=8)
+    chosen = kind(critic=critics, gae_lambda=1.0, credit_discount=0.5, **options)
+    return algorithm(chosen, Problem(constraints=(limit,)), ObservationCodec(spaces.Discrete(1)), spaces.Discrete(2))
+
+
+def on_cost(discount=1.0, **fields):
+    return Constraint(
+        **{"signal": "cost", "measure": Expectation(), "sense": "<=", "bound": 5} | fields, discount=discount
     )
-    risk = learner.observe(rollout, torch.Generator().manual_seed(0)).risks[0]
-    totals = cost @ discount ** torch.arange(steps)
+
+
+@pytest.mark.parametrize("discount, credit", [(1.0, 0.5), (0.9, 0.5), (0.4, 0.4)])
+@pytest.mark.parametrize("critic", ["mean", "quantile"])
+def test_credit_for_a_cost_fades_and_its_budget_does_not(critic, discount, credit):
+    """With λ = 1 the advantage is the cost ahead, discounted for credit, less the mean of its step. Credit never
+    reaches beyond the budget."""
+    episodes, steps = COSTS.shape
+    learner = heeding(on_cost(discount), critic=critic)
+    risk = learner.observe(costly(), torch.Generator().manual_seed(0)).risks[0]
+    totals = COSTS @ discount ** torch.arange(steps)
     assert risk.estimate == pytest.approx(totals.mean().item(), rel=1e-5)
     if credit != discount:
         assert risk.standard_error == pytest.approx(totals.std().item() / episodes**0.5, rel=1e-4)
-    ahead = torch.stack([cost[:, t:] @ credit ** torch.arange(steps - t) for t in range(steps)], 1)
+    ahead = torch.stack([COSTS[:, t:] @ credit ** torch.arange(steps - t) for t in range(steps)], 1)
     stretch = (episodes / (episodes - 1)) ** 0.5
     expected = stretch * (ahead - ahead.mean(0))
     torch.testing.assert_close(risk.advantage.view(episodes, steps), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_whose_credit_fades():
+    """Only that of expectations; a bound on the reward shares the objective's critic where their discounts agree."""
+    tail = on_cost(measure=CVaR(alpha=0.1, tail="upper"))
+    assert heeding(tail, critic="quantile").critics.keys == [("reward", 0.99), ("cost", 1.0)]
+    assert heeding(on_cost()).critics.keys == [("reward", 0.99), ("cost", 0.5)]
+    problem = Problem(discount=0.5, constraints=(on_cost(signal="reward", sense=">="),))
+    shared = Ppo(PpoSettings(credit_discount=0.5), problem, ObservationCodec(spaces.Discrete(1)), spaces.Discrete(2))
+    assert shared.critics.keys == [("reward", 0.5)]
+
+
+def test_a_trust_region_counts_costs_in_units_of_the_budget():
+    learner = heeding(on_cost(), CpoSettings, Cpo)
+    _, objective, risks, _ = learner.observe(costly(), torch.Generator().manual_seed(0))
+    row = learner.scaled_advantages(costly(), objective, risks)[1]
+    torch.testing.assert_close(row, COSTS.shape[1] * (risks[0].advantage - risks[0].advantage.mean()))
+
+
+def test_a_budget_is_read_off_whole_episodes():
+    with pytest.raises(SettingsError, match="credit_discount: learns from whole episodes, but none ends within"):
+        heeding(on_cost()).observe(costly(ended=False), torch.Generator())
+
+
+def test_credit_needs_critics():
+    with pytest.raises(SettingsError, match="credit_discount: trajectory has no critics to read it"):
+        heeding(on_cost(), SdpoSettings, Sdpo, critic="quantile", estimator="trajectory")
