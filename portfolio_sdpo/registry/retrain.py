@@ -234,9 +234,11 @@ class _Retrain:
             config["updates"] = int(warm.config["updates"]) + lineage.updates
             # The parent has its own; without an update, the last row still tells what is promised.
             agent.trace = agent.trace[-max(lineage.updates, 1) :]
-        return self.registry.add_parts(
+        model = self.registry.add_parts(
             to_parts(agent, config), parent=None if warm is None else warm.id, metrics=metrics
         )
+        # The same agent may have been trained before; then it keeps what it was judged by, and this judgement is new.
+        return model if model.metrics == metrics else self.registry.set_metrics(model.id, metrics)
 
     def _days(self, recipe: Recipe, market: Market) -> tuple[np.datetime64, np.datetime64]:
         limit, holdout = recipe.settings.limit, self.settings.holdout

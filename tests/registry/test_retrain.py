@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -181,8 +182,11 @@ def test_a_trained_champion_knows_these_prices(local: Registry, tmp_path: Path, 
     assert old.outcome == "kept" and "the prices end on" in old.reason
 
 
-def test_kept_when_worse(local: Registry, prices: Callable[..., str]):
+def test_kept_when_worse(local: Registry, prices: Callable[..., str], monkeypatch: pytest.MonkeyPatch):
     """In a market that rises every day, cash is clearly worse."""
+    # All in one second, so that the same agent trained twice is the same model to the byte.
+    second = type("Second", (datetime,), {"now": classmethod(lambda cls, zone: datetime(2026, 1, 1, tzinfo=zone))})
+    monkeypatch.setattr("portfolio_sdpo.backtest.trained.datetime", second)
     prices(rising({}))
     champion = go(local, "mine", config={**QUICK, "first": 40})
     done = go(local, "mine", config=IDLE)
@@ -195,6 +199,7 @@ def test_kept_when_worse(local: Registry, prices: Callable[..., str]):
     # The other way round it is better, and takes the place.
     local.promote(model.id, "by hand")
     back = go(local, "mine", config={**QUICK, "first": 40})
+    assert back.model_id == champion.model_id
     assert back.outcome == "promoted" and local.model(str(back.model_id)).metrics["difference"]["interval"][0] > 0
 
 

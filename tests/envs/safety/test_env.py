@@ -104,7 +104,7 @@ def test_added_vases_are_seen():
     plain, env = SafetyEnv("PointPush1"), SafetyEnv("PointPush1", vases=2)
     assert env.observation_space.shape[0] == plain.observation_space.shape[0] + 16
     observation, _ = env.reset(seed=0)
-    sensors, row = env._sensor_width(), env._scene.lidars.index("vases")
+    sensors, row = env._sensors, env._scene.lidars.index("vases")
     lidar = observation[sensors + 16 * row : sensors + 16 * (row + 1)]
     nearest = min(math.dist(place(env, "agent"), place(env, f"vase{i}")) for i in range(2))
     assert lidar.max() == pytest.approx(1 - nearest / 3, abs=0.01)
