@@ -265,7 +265,7 @@ _SHORT = _algorithms(
     credit=_DISCOUNT,
 )
 _SHORT_SIZE: dict[str, Any] = {"iterations": 25, "episodes": 20, "lane": 20}
-"""500,000 steps, of which question (B) gives SDPO four times as many."""
+"""500,000 steps; under question (B) SDPO has four times as many."""
 _SHORT_WORLD: dict[str, Any] = {"near": True, "folded": True, "proportional": True}
 _SHORT_BARRIER = "eta=2 margin=3"
 """The running estimate of the cost has a standard error of several units. At the paper's η = 30 the price is next to

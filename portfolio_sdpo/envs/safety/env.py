@@ -132,7 +132,8 @@ class SafetyEnv(gymnasium.Env):
         self._inner.specific_reset()
         self._inner.agent.reset()
         self._scene = Scene(self._inner, self._scaled)
-        self._strength = self._scene.strength() if self._proportional else np.ones_like(self._flip)
+        if self._proportional:
+            self._strength = self._scene.strength()
         mujoco.mj_forward(self._inner.model, self._inner.data)
         self._steps = 0
         return self._observe(), dict.fromkeys(SIGNALS, 0.0)
