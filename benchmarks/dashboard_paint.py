@@ -119,10 +119,10 @@ def sample() -> str:
 def many_stocks(count: int) -> str:
     """As many stocks through a year."""
     from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
-    from portfolio_sdpo.market.cleaning import clean
-    from portfolio_sdpo.market.manifest import Request
-    from portfolio_sdpo.market.prices import Prices
-    from portfolio_sdpo.market.snapshots import Store
+    from portfolio_sdpo.prices.cleaning import clean
+    from portfolio_sdpo.prices.manifest import Request
+    from portfolio_sdpo.prices.prices import Prices
+    from portfolio_sdpo.prices.snapshots import Store
 
     days = pd.bdate_range("2017-12-01", "2019-12-31", unit="us")
     steps = np.random.default_rng(0).normal(3e-4, 0.015, (len(days), count))

@@ -21,13 +21,13 @@ import time
 import numpy as np
 import torch
 
-from portfolio_sdpo.envs.portfolio.market import Market
-from portfolio_sdpo.envs.portfolio.optimum import best_mix, measured, tail_mean
-from portfolio_sdpo.market.cleaning import clean
-from portfolio_sdpo.market.samples import load_sample
+from portfolio_sdpo.portfolio.analytic import Analytic, AnalyticSettings, log_growth
+from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.optimum import best_mix, measured, tail_mean
+from portfolio_sdpo.prices.cleaning import clean
+from portfolio_sdpo.prices.samples import load_sample
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms.base import Problem
-from portfolio_sdpo.rl.analytic import Analytic, AnalyticSettings, log_growth
 
 WINDOW = 15
 LIMITS = [(0.05, -0.05), (0.05, -0.02), (0.1, -0.04), (0.01, -0.08)]
@@ -83,7 +83,7 @@ def universes() -> dict[str, np.ndarray]:
     wide = clean(load_sample("sample-skfolio")).frame.loc["2010":]
     halves = {"skfolio, first ten": wide.iloc[:, :10], "skfolio, last ten": wide.iloc[:, 10:]}
     frames = {"sample without DOW": sample, "skfolio, twenty": wide, **halves}
-    return {name: Market.from_prices(frame).relatives[1:] for name, frame in frames.items()}
+    return {name: Market.from_prices(frame).gross_returns[1:] for name, frame in frames.items()}
 
 
 class Law:
@@ -123,8 +123,8 @@ class Law:
 def paths(scenarios: np.ndarray, rng: np.random.Generator, days: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """[P, L+1, A]: before the first decision a random day is seen, which means nothing."""
     seen = days[rng.integers(len(days), size=len(scenarios))][:, None]
-    relatives = torch.as_tensor(np.concatenate([seen, scenarios], axis=1), dtype=torch.float32)
-    return relatives, torch.ones_like(relatives, dtype=torch.bool)
+    gross_returns = torch.as_tensor(np.concatenate([seen, scenarios], axis=1), dtype=torch.float32)
+    return gross_returns, torch.ones_like(gross_returns, dtype=torch.bool)
 
 
 def trained(law: Law, alpha: float, bound: float, seed: int, arguments) -> tuple[Analytic, list[float]]:

@@ -21,7 +21,10 @@ import time
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.envs.portfolio import Limits, Market, Paths, PortfolioEnv, PortfolioVectorEnv, bootstrap_paths
+from portfolio_sdpo.envs.portfolio import PortfolioEnv, PortfolioVectorEnv
+from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.scenarios import Paths, bootstrap_paths
 
 VARIANTS = {
     "free": (0.0, Limits()),
@@ -45,7 +48,7 @@ def main() -> None:
         whole, broken = market(stocks, gaps=False), market(stocks, gaps=True)
         drawn = bootstrap_paths(whole, len(whole) - 1, options.window, 64, block=10.0)
         firsts = np.arange(0, len(broken) - options.window - 1, 8)[:, None] + np.arange(options.window + 1)
-        replayed = Paths(broken.relatives[firsts], broken.listed[firsts])
+        replayed = Paths(broken.gross_returns[firsts], broken.listed[firsts])
         runs = {
             (name, kind): run(replayed if name == "listings" else drawn, fee, limits, options.episodes)
             for name, (fee, limits) in VARIANTS.items()

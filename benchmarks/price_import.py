@@ -21,11 +21,11 @@ import exchange_calendars
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.market.cleaning import clean
-from portfolio_sdpo.market.ingest import import_snapshot
-from portfolio_sdpo.market.layouts import read_prices, write_prices
-from portfolio_sdpo.market.manifest import Request
-from portfolio_sdpo.market.snapshots import Store
+from portfolio_sdpo.prices.cleaning import clean
+from portfolio_sdpo.prices.ingest import import_snapshot
+from portfolio_sdpo.prices.layouts import read_prices, write_prices
+from portfolio_sdpo.prices.manifest import Request
+from portfolio_sdpo.prices.snapshots import Store
 
 
 def main() -> None:

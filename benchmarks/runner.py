@@ -20,11 +20,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from portfolio_sdpo.experiments.cases import Case, cases
-from portfolio_sdpo.experiments.experiment import Experiment
-from portfolio_sdpo.experiments.grid import Stage, run_grid
-from portfolio_sdpo.experiments.runner import train
-from portfolio_sdpo.experiments.smoke import CMDP_CVAR
+from portfolio_sdpo.experiments.cmdp.cases import Case, cases
+from portfolio_sdpo.experiments.cmdp.experiment import Experiment
+from portfolio_sdpo.experiments.cmdp.runs import train
+from portfolio_sdpo.experiments.engine.grid import Stage, run_grid
+from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.experiments import Booked
 from portfolio_sdpo.rl.progress import Board

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from portfolio_sdpo.experiments.safety import WorldSettings, find_safety_experiment
-from portfolio_sdpo.experiments.safety_runs import SafetyRun, world_maker
+from portfolio_sdpo.experiments.safety.declared import WorldSettings, find_safety_experiment
+from portfolio_sdpo.experiments.safety.runs import SafetyRun, world_maker
 from portfolio_sdpo.rl import Trainer
 from portfolio_sdpo.rl.trainer import worker_collector
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from portfolio_sdpo.envs import RandomCmdpVectorEnv
-from portfolio_sdpo.experiments.cases import Case
-from portfolio_sdpo.experiments.presets import Experiment, find_experiment
+from portfolio_sdpo.experiments.cmdp.cases import Case
+from portfolio_sdpo.experiments.cmdp.declared import Experiment, find_experiment
 from portfolio_sdpo.rl import Trainer
 from portfolio_sdpo.rl.rollout import Purpose, stream, torch_generator
 

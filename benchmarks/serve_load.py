@@ -51,11 +51,11 @@ def serve(audit: str) -> None:
     import torch
     import uvicorn
     from fastapi import FastAPI
+
+    from portfolio_sdpo.registry import Registry
     from portfolio_sdpo_app.api.application import create_app
     from portfolio_sdpo_app.api.server import listen
     from portfolio_sdpo_app.api.settings import ServeSettings
-
-    from portfolio_sdpo.registry import Registry
 
     torch.set_num_threads(1)
     bare = FastAPI()
@@ -146,8 +146,8 @@ async def load(port: int, key: str, clients: int, seconds: float) -> list[Client
 
 
 def measure(options) -> dict:
-    from portfolio_sdpo.backtest.agent import AgentSettings
-    from portfolio_sdpo.backtest.trained import train_agent
+    from portfolio_sdpo.portfolio.agent import AgentSettings
+    from portfolio_sdpo.portfolio.store import train_agent
     from portfolio_sdpo.registry import Registry
 
     quick = AgentSettings(history=60, paths=8, first=5, further=1, learner={"kind": "analytic", "hidden": (4, 4)})

@@ -23,14 +23,14 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.backtest import CvarLimit, simulate
-from portfolio_sdpo.backtest.measures import conditional_value_at_risk, window_returns
-from portfolio_sdpo.backtest.shield import normal_cvar
 from portfolio_sdpo.backtest.shielding import Recorded, Replayed, ShieldedStrategy
-from portfolio_sdpo.backtest.strategies import EqualWeight, MaximumReturn, all_cash, taking_part
-from portfolio_sdpo.envs.portfolio.market import Market
-from portfolio_sdpo.envs.portfolio.scenarios import as_stormy_as_today
-from portfolio_sdpo.envs.portfolio.volatility import Volatility
-from portfolio_sdpo.market.samples import load_sample
+from portfolio_sdpo.backtest.strategies import EqualWeight, MaximumReturn, taking_part
+from portfolio_sdpo.portfolio.market import Market, all_cash
+from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
+from portfolio_sdpo.portfolio.scenarios import as_stormy_as_today
+from portfolio_sdpo.portfolio.shield import normal_cvar
+from portfolio_sdpo.portfolio.volatility import Volatility
+from portfolio_sdpo.prices.samples import load_sample
 
 LIMIT = CvarLimit()
 
@@ -52,10 +52,10 @@ class Mix:
         weights = all_cash(len(held))
         chosen = taking_part(history, min(self.history, len(history) - 1))
         if len(chosen):
-            relatives = history.relatives[-self.history :, chosen]
+            gross_returns = history.gross_returns[-self.history :, chosen]
             if self.filtered is not None:
-                relatives = as_stormy_as_today(relatives, self.filtered)
-            growth = np.log(relatives)
+                gross_returns = as_stormy_as_today(gross_returns, self.filtered)
+            growth = np.log(gross_returns)
             mean = growth.mean(axis=0) + growth.var(axis=0) / 2
             mean = mean + self.shrink * (mean.mean() - mean)
             weights[chosen] = best_mix(mean, np.atleast_2d(np.cov(growth.T)))

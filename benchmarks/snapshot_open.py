@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 import pyarrow
 
-from portfolio_sdpo.market.cleaning import clean
-from portfolio_sdpo.market.manifest import Request
-from portfolio_sdpo.market.prices import Prices, wide
-from portfolio_sdpo.market.snapshots import Store
+from portfolio_sdpo.prices.cleaning import clean
+from portfolio_sdpo.prices.manifest import Request
+from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.snapshots import Store
 
 
 def main() -> None:

@@ -19,12 +19,12 @@ import time
 import numpy as np
 import torch
 
-from portfolio_sdpo.backtest.agent import Agent, build_learner
-from portfolio_sdpo.backtest.presets import preset
 from portfolio_sdpo.backtest.simulate import simulate
-from portfolio_sdpo.envs.portfolio.market import Market
-from portfolio_sdpo.market.cleaning import clean
-from portfolio_sdpo.market.samples import load_sample
+from portfolio_sdpo.portfolio.agent import Agent, build_learner
+from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.presets import preset
+from portfolio_sdpo.prices.cleaning import clean
+from portfolio_sdpo.prices.samples import load_sample
 
 TARGETS = {"sdpo_over_ppo": 1.5, "seconds_of_2019": 120}
 
@@ -62,17 +62,17 @@ def main() -> None:
 def updates(count: int) -> dict[str, list[float]]:
     """Seconds of every update, the algorithms in turns."""
     rng = np.random.default_rng(0)
-    relatives = torch.as_tensor(np.exp(0.01 * rng.standard_normal((1, 16, 10))), dtype=torch.float32)
-    relatives[..., 0] = 1.0
-    listed, generator = torch.ones_like(relatives, dtype=torch.bool), torch.Generator().manual_seed(0)
+    gross_returns = torch.as_tensor(np.exp(0.01 * rng.standard_normal((1, 16, 10))), dtype=torch.float32)
+    gross_returns[..., 0] = 1.0
+    listed, generator = torch.ones_like(gross_returns, dtype=torch.bool), torch.Generator().manual_seed(0)
     learners = {algo: build_learner(preset("paper-stocks", algo), 10) for algo in ("sdpo", "ppo")}
     for learner in learners.values():
-        learner.update(relatives, listed, generator)  # critics are warmed up in the first one
+        learner.update(gross_returns, listed, generator)  # critics are warmed up in the first one
     times: dict[str, list[float]] = {algo: [] for algo in learners}
     for _ in range(count):
         for algo, learner in learners.items():
             begun = time.process_time()
-            learner.update(relatives, listed, generator)
+            learner.update(gross_returns, listed, generator)
             times[algo].append(time.process_time() - begun)
     return times
 

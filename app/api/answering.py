@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from portfolio_sdpo.backtest.load import load_latest
-from portfolio_sdpo.envs.portfolio.market import Market
 from portfolio_sdpo.errors import ModelCorruptError, PortfolioSdpoError, RegistryError, RegistryUnavailableError
-from portfolio_sdpo.market.snapshots import Store
+from portfolio_sdpo.portfolio.load import load_latest
+from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Model, Promotion, Registry
 
 from .deciding import Answer, Decision, UnservableError, age_in_sessions, all_in_cash, answer, decide, too_old

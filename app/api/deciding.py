@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.agent import Agent
-from portfolio_sdpo.backtest.strategies import all_cash
-from portfolio_sdpo.backtest.trained import today
-from portfolio_sdpo.envs.portfolio.market import CASH, Array, Market
-from portfolio_sdpo.market.calendar import sessions
+from portfolio_sdpo.portfolio.agent import Agent
+from portfolio_sdpo.portfolio.market import CASH, Array, Market, all_cash
+from portfolio_sdpo.portfolio.store import today
+from portfolio_sdpo.prices.calendar import sessions
 from portfolio_sdpo.registry import AuditEntry, Model, Promotion
 
 from .schemas import PREFIX, Data, Limit, ModelName, Weights

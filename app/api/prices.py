@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
-from portfolio_sdpo.backtest.load import market_of
-from portfolio_sdpo.envs.portfolio.market import CASH, Array
-from portfolio_sdpo.envs.portfolio.simplex import on_simplex
 from portfolio_sdpo.errors import PortfolioSdpoError
-from portfolio_sdpo.market.prices import DATE_UNIT
+from portfolio_sdpo.portfolio.load import market_of
+from portfolio_sdpo.portfolio.market import CASH, Array
+from portfolio_sdpo.portfolio.simplex import on_simplex
+from portfolio_sdpo.prices.prices import DATE_UNIT
 from portfolio_sdpo.registry import Registry
 
 from .deciding import Answer, UnservableError, age_in_sessions, all_in_cash, answer, decide

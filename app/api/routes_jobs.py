@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from portfolio_sdpo.backtest.presets import PRESETS
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.market.snapshots import Store
+from portfolio_sdpo.portfolio.presets import PRESETS
+from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Job, to_record
 from portfolio_sdpo.registry.retrain import RetrainSettings
 

@@ -21,23 +21,23 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 
-def served() -> st.App:
+def make_app() -> st.App:
     """The application."""
-    script = Path(__file__).with_name("main.py")
-    return st.App(script, lifespan=_lifespan, routes=[Route("/backtest", backtest)])
+    script = Path(__file__).parent / "server" / "script.py"
+    return st.App(script, lifespan=_lifespan, routes=[Route("/backtest", serve_backtest_page)])
 
 
-def backtest(request: Request) -> Response:
+def serve_backtest_page(request: Request) -> Response:
     """The document of the Backtest page."""
-    from .first_screen import document, plain
+    from .server.first_paint import make_document, read_streamlit_document
 
     # Streamlit has parameters of its own, which change how a page looks.
-    usual = set(request.query_params) <= {"run"} and _is_ours(request.url.hostname or "")
-    text = document(request.query_params.get("run")) if usual else plain()
+    plain = set(request.query_params) <= {"run"} and _is_own_host(request.url.hostname or "")
+    text = make_document(request.query_params.get("run")) if plain else read_streamlit_document()
     return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
 
 
-def _is_ours(host: str) -> bool:
+def _is_own_host(host: str) -> bool:
     """Whether a page from elsewhere cannot have made a browser believe that it lives here, by a name of its own."""
     try:
         ipaddress.ip_address(host)
@@ -67,10 +67,10 @@ def _warm_up() -> None:
     import plotly.graph_objects as go
     import pyarrow.parquet  # noqa: F401
 
-    from . import first_screen  # noqa: F401
+    from .server import first_paint  # noqa: F401
 
     go.Figure({"data": [{"type": "scatter"}, {"type": "bar"}]})
 
 
 if __name__ == "__main__":
-    served().run(config=json.loads(sys.argv[1]))
+    make_app().run(config=json.loads(sys.argv[1]))

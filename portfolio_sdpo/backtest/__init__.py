@@ -1,7 +1,7 @@
 """Backtests: one simulation for all strategies, benchmarks, statistics, the check of promises, the shield.
 
 >>> import pandas as pd
->>> from portfolio_sdpo.envs.portfolio.market import Market
+>>> from portfolio_sdpo.portfolio.market import Market
 >>> days = pd.to_datetime(["2019-01-02", "2019-01-03", "2019-01-04"])
 >>> market = Market.from_prices(pd.DataFrame({"AAPL": [100.0, 110.0, 99.0], "MSFT": [50.0, 50.0, 55.0]}, index=days))
 >>> track = simulate(market, make_strategy("equal-weight", every=1))
@@ -13,10 +13,10 @@
 
 from portfolio_sdpo.backtest.coverage import Promise, acerbi_szekely, check_promise, kupiec
 from portfolio_sdpo.backtest.resample import Bootstrap
-from portfolio_sdpo.backtest.shield import Caution, CvarLimit, Shielded, shield
 from portfolio_sdpo.backtest.simulate import Strategy, Track, simulate
 from portfolio_sdpo.backtest.statistics import Statistics, summarise
 from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
+from portfolio_sdpo.portfolio.shield import Caution, CvarLimit, Shielded, shield
 
 __all__ = [
     "STRATEGIES",

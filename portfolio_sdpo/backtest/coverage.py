@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from portfolio_sdpo.backtest.measures import conditional_value_at_risk, window_returns
 from portfolio_sdpo.backtest.resample import Bootstrap, resampled_days
-from portfolio_sdpo.backtest.shield import CvarLimit
-from portfolio_sdpo.envs.portfolio.market import Array
 from portfolio_sdpo.errors import BacktestError, SettingsError
+from portfolio_sdpo.portfolio.market import Array
+from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
+from portfolio_sdpo.portfolio.shield import CvarLimit
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from typing import Any
 
 import pandas as pd
 
-from portfolio_sdpo.backtest.folders import CONFIG, Shelf, to_json
+from portfolio_sdpo.common.files import CONFIG, FolderStore, to_json, to_parquet
 
-SHELF = Shelf("backtest", "backtest", "backtests")
+FOLDERS = FolderStore("backtest", "backtest", "backtests")
 REPORT = "report.html"
 TABLES = ("equity", "weights", "trades")
 OPTIONAL_TABLES = ("trace", "shield")
@@ -43,7 +43,7 @@ class Record:
 
 def home() -> Path:
     """Where backtests are kept unless told otherwise."""
-    return SHELF.home()
+    return FOLDERS.home()
 
 
 def write_record(record: Record, report: str, folder: Path) -> None:
@@ -56,8 +56,8 @@ def write_record(record: Record, report: str, folder: Path) -> None:
     for name in (*TABLES, *OPTIONAL_TABLES):
         table = getattr(record, name)
         if table is not None:
-            contents[f"{name}.parquet"] = _to_parquet(table)
-    SHELF.write(folder, contents)
+            contents[f"{name}.parquet"] = to_parquet(table)
+    FOLDERS.write(folder, contents)
 
 
 def read_record(folder: Path) -> Record:
@@ -73,30 +73,24 @@ def read_record(folder: Path) -> Record:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.json`: settings, resolved strategies, data, package version."""
-    return SHELF.read_json(folder, CONFIG)
+    return FOLDERS.read_json(folder, CONFIG)
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """`metrics.json`: one record per strategy and seed."""
-    records: list[dict[str, Any]] = SHELF.read_json(folder, "metrics.json")["records"]
+    records: list[dict[str, Any]] = FOLDERS.read_json(folder, "metrics.json")["records"]
     return records
 
 
 def read_table(folder: Path, name: str) -> pd.DataFrame:
     """One of the tables: `equity`, `weights`, `trades`, and if there are any `trace` and `shield`."""
-    content = SHELF.read(folder, f"{name}.parquet")
+    content = FOLDERS.read(folder, f"{name}.parquet")
     try:
         return pd.read_parquet(io.BytesIO(content))
     except Exception as error:
-        raise SHELF.damaged(folder, f"{name}.parquet", error) from None
+        raise FOLDERS.damaged(folder, f"{name}.parquet", error) from None
 
 
 def list_records(root: Path | None = None) -> tuple[Path, ...]:
     """The folders of all backtests below `root` (by default `home`), the newest first as far as names tell."""
-    return SHELF.list(root)
-
-
-def _to_parquet(table: pd.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    table.to_parquet(buffer, index=False)
-    return buffer.getvalue()
+    return FOLDERS.list(root)

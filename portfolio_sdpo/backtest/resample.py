@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from portfolio_sdpo.envs.portfolio.market import Array
-from portfolio_sdpo.envs.portfolio.scenarios import politis_white
-from portfolio_sdpo.errors import MissingExtraError
+from portfolio_sdpo.common.extras import require_extra
+from portfolio_sdpo.portfolio.market import Array
+from portfolio_sdpo.portfolio.scenarios import politis_white
 from portfolio_sdpo.settings import Settings
 
 
@@ -39,8 +38,7 @@ def resampled_days(returns: Array, bootstrap: Bootstrap, horizon: int = 1) -> ND
 
     A statistic over windows of `horizon` sessions needs blocks of at least that length to see real windows.
     """
-    if find_spec("arch") is None:
-        raise MissingExtraError("Confidence intervals need the package arch: pip install 'portfolio_sdpo[backtest]'.")
+    require_extra("A confidence interval", "arch", "backtest")
     from arch.bootstrap import StationaryBootstrap
 
     length = bootstrap.block or max(math.ceil(politis_white(returns)), horizon)

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,26 +23,28 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.backtest import measures
 from portfolio_sdpo.backtest.coverage import check_promise, cvar_by_year, json_ready
-from portfolio_sdpo.backtest.folders import make_id
-from portfolio_sdpo.backtest.load import Cash, checked_cash, load_market
-from portfolio_sdpo.backtest.meters import Meter, Tell, followed
 from portfolio_sdpo.backtest.resample import Bootstrap
-from portfolio_sdpo.backtest.shield import CvarLimit
 from portfolio_sdpo.backtest.shielding import Recorded, Replayed, ShieldedStrategy, sessions_between
-from portfolio_sdpo.backtest.simulate import Strategy, Track, named_weights, simulate
+from portfolio_sdpo.backtest.simulate import Strategy, Track, simulate
 from portfolio_sdpo.backtest.statistics import growth_difference, summarise
 from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
-from portfolio_sdpo.envs.portfolio.limits import Limits
-from portfolio_sdpo.envs.portfolio.market import Market
-from portfolio_sdpo.errors import Interrupted, MissingExtraError, SettingsError, did_you_mean
+from portfolio_sdpo.common.extras import require_extra
+from portfolio_sdpo.common.files import make_id
+from portfolio_sdpo.common.progress import Meter, Tell, follow_meters
+from portfolio_sdpo.common.seeds import check_seeds
+from portfolio_sdpo.errors import Interrupted, SettingsError, did_you_mean
+from portfolio_sdpo.portfolio import return_measures as measures
+from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.load import Cash, checked_cash, load_market
+from portfolio_sdpo.portfolio.market import Market, named_weights
+from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.settings import Settings
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.backtest.agent import Agent
     from portfolio_sdpo.backtest.record import Record
     from portfolio_sdpo.backtest.tables import Kind, Walk
+    from portfolio_sdpo.portfolio.agent import Agent
 
 SHIELDED_BENCHMARKS = ("maximum-return",)
 """Where the shield is on, these pass it too: whoever keeps the limit is compared with who keeps it in the same way."""
@@ -91,6 +92,8 @@ class BacktestSettings(Settings):
     bootstrap: Bootstrap | None = Bootstrap()
     """How intervals are drawn; None = no intervals."""
 
+    _check_seeds = field_validator("seeds")(check_seeds)
+
     @field_validator("cash", mode="before")
     @classmethod
     def _a_rate(cls, value: Any) -> Any:
@@ -111,8 +114,6 @@ class BacktestSettings(Settings):
             raise SettingsError("strategies: name at least one strategy or agent.")
         if len(set(names)) < len(names):
             raise SettingsError(f"strategies: every strategy and agent needs its own name (got {', '.join(names)}).")
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
-            raise SettingsError("seeds: must be different whole numbers, none of them negative, and at least one.")
         if self.start and self.end and self.start >= self.end:
             raise SettingsError(f"start: must be before end (got {self.start} and {self.end}).")
         least = self.limit.horizon + self.limit.least_scenarios - 1
@@ -174,13 +175,13 @@ def run_backtest(
     the same walks is continued, unless `restart` forgets it first.
     """
     from portfolio_sdpo.backtest import record as records
-    from portfolio_sdpo.backtest.report import render
+    from portfolio_sdpo.report.backtest_report import render
 
     # What can be known to be wrong is said before the work, which may take hours.
     _check_extras(settings)
     if jobs < 1:
         raise SettingsError(f"jobs: must be at least 1 (got {jobs}).")
-    records.SHELF.check_free(folder or records.SHELF.new_folder("new"))
+    records.FOLDERS.check_free(folder or records.FOLDERS.new_folder("new"))
     declared = settings.model_dump(mode="json")
     benchmarks = [_benchmark(name, settings) for name in settings.strategies]
     given = _given(settings, agents)
@@ -206,7 +207,7 @@ def run_backtest(
     created = datetime.now(UTC).replace(microsecond=0)
     name = make_id(created, [config, metrics])
     record = make_record({"id": name, "created_at": created.isoformat(), **config}, metrics, walks, settings.fee)
-    folder = folder or records.SHELF.new_folder(name)
+    folder = folder or records.FOLDERS.new_folder(name)
     records.write_record(record, render(record), folder)
     _forget(parts)
     return Result(folder, record)
@@ -296,7 +297,7 @@ def _run_of(
     """What an agent's walk is saved under: all that its decisions depend on. None for what cannot be continued."""
     if not hasattr(strategy, "restore"):
         return None
-    from portfolio_sdpo.backtest.walks import run_of
+    from portfolio_sdpo.backtest.resume import run_of
 
     surroundings = {
         "days": days,
@@ -312,14 +313,14 @@ def _forget(parts: Sequence[_Part]) -> None:
     """Drop what was saved of the walks."""
     for part in parts:
         if part.run is not None:
-            from portfolio_sdpo.backtest.walks import discard
+            from portfolio_sdpo.backtest.resume import discard
 
             discard(part.run)
 
 
 def _saved(parts: Sequence[_Part]) -> str:
     """What is there to go on with after an interrupt."""
-    from portfolio_sdpo.backtest.walks import saved_decisions
+    from portfolio_sdpo.backtest.resume import saved_decisions
 
     found = [number for part in parts if part.run is not None if (number := saved_decisions(part.run))]
     if not found:
@@ -359,7 +360,7 @@ def _walked(
         if progress is not None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             meters = {part.title: Meter(folder / str(number)) for number, part in enumerate(parts)}
-            stack.enter_context(followed(meters, progress))
+            stack.enter_context(follow_meters(meters, progress))
         yield from Parallel(n_jobs=jobs, return_as="generator")(
             delayed(_walk)(market, part, settings, days, meters.get(part.title)) for part in parts
         )
@@ -399,7 +400,7 @@ def _recorded(
             report(0, decisions)
             recorded.decided = lambda number: report(number, decisions)
         return recorded, simulate(market, recorded, **common)
-    from portfolio_sdpo.backtest.walks import Kept
+    from portfolio_sdpo.backtest.resume import Kept
 
     agent = cast("Agent", strategy)
     kept = Kept(agent, part.run)
@@ -448,5 +449,4 @@ def _shielding(walk: Walk) -> dict[str, Any] | None:
 
 def _check_extras(settings: BacktestSettings) -> None:
     for package in ("plotly", *(["arch"] if settings.bootstrap else [])):
-        if find_spec(package) is None:
-            raise MissingExtraError(f"A backtest needs the package {package}: pip install 'portfolio_sdpo[backtest]'.")
+        require_extra("A backtest", package, "backtest")

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.shield import DEFAULT_CAUTION, Caution, CvarLimit, shield
 from portfolio_sdpo.backtest.simulate import Strategy
-from portfolio_sdpo.envs.portfolio.market import Array, Market
 from portfolio_sdpo.errors import BacktestError, SettingsError
+from portfolio_sdpo.portfolio.market import Array, Market
+from portfolio_sdpo.portfolio.shield import DEFAULT_CAUTION, Caution, CvarLimit, shield
 
 
 class Recorded:

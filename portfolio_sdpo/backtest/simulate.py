@@ -1,26 +1,25 @@
 """One loop that every strategy goes through, so that all share dates, prices, cash, fees and limits.
 
 At close t a strategy sees `market.until(t)` and nothing later, its weights are traded at that close from the drifted
-weights, and wealth grows from t to t+1 by the relatives of t+1. Trading at the close just seen is the convention of the
-field, and an optimistic one: nobody gets exactly that price. At the last close it is asked once more, what to hold from
-then on, due or not; what comes of that no track knows.
+weights, and wealth grows from t to t+1 by the gross returns of t+1. Trading at the close just seen is the convention of
+the field, and an optimistic one: nobody gets exactly that price. At the last close it is asked once more, what to hold
+from then on, due or not; what comes of that no track knows.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from portfolio_sdpo.envs.portfolio.accounting import checked_fee, hold, trade, turnover
-from portfolio_sdpo.envs.portfolio.limits import Limits
-from portfolio_sdpo.envs.portfolio.market import Array, Day, Market
-from portfolio_sdpo.envs.portfolio.simplex import on_simplex
 from portfolio_sdpo.errors import HistoryError, SettingsError, WeightsError
+from portfolio_sdpo.portfolio.accounting import checked_fee, hold, trade, turnover
+from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.market import Array, Day, Market
+from portfolio_sdpo.portfolio.simplex import on_simplex
 
 
 class Strategy(Protocol):
@@ -114,7 +113,7 @@ def simulate(
             weights[day] = limits.apply(wanted, held[day], market.listed[t], fee)
             kept[day] = trade(held[day], weights[day], fee)
             traded[day] = turnover(held[day], weights[day], kept[day])
-        growth[day], held[day + 1] = hold(weights[day], market.relatives[t + 1], market.listed[t + 1])
+        growth[day], held[day + 1] = hold(weights[day], market.gross_returns[t + 1], market.listed[t + 1])
 
     following = held[days]
     if market.listed[last, 1:].any():
@@ -131,15 +130,10 @@ def simulate(
         held=held,
         costs=path[:-1] * (1.0 - kept),
         turnover=traded,
-        cash_returns=market.relatives[first + 1 : last + 1, 0] - 1.0,
+        cash_returns=market.gross_returns[first + 1 : last + 1, 0] - 1.0,
         next_weights=following,
         notes=tuple(notes),
     )
-
-
-def named_weights(assets: Sequence[str], weights: Array) -> dict[str, float]:
-    """The weights [A] that are not 0, by asset."""
-    return {asset: float(weight) for asset, weight in zip(assets, weights, strict=True) if weight > 0.0}
 
 
 def _decided(strategy: Strategy, history: Market, held: Array, notes: list[str]) -> Array:

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest import measures
 from portfolio_sdpo.backtest.coverage import checked_returns, json_ready
 from portfolio_sdpo.backtest.resample import Bootstrap, resampled_days
 from portfolio_sdpo.backtest.simulate import Track
-from portfolio_sdpo.envs.portfolio.market import SESSIONS_PER_YEAR, Array
 from portfolio_sdpo.errors import BacktestError, SettingsError
+from portfolio_sdpo.portfolio import return_measures as measures
+from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array
 
 
 @dataclass(frozen=True)

@@ -21,18 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from portfolio_sdpo.backtest.shield import CvarLimit, largest_share, scenarios
 from portfolio_sdpo.backtest.simulate import Strategy
-from portfolio_sdpo.envs.portfolio.market import Array, Market
-from portfolio_sdpo.errors import MissingExtraError, SettingsError
+from portfolio_sdpo.common.extras import require_extra
+from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.portfolio.market import Array, Market, all_cash
+from portfolio_sdpo.portfolio.shield import CvarLimit, largest_share, scenarios
 from portfolio_sdpo.settings import Settings
-
-
-def all_cash(assets: int) -> Array:
-    """[A] weights with everything in cash."""
-    weights = np.zeros(assets)
-    weights[0] = 1.0
-    return weights
 
 
 class AllCash(Settings):
@@ -85,7 +79,7 @@ class Estimated(Settings):
 
     def sample(self, history: Market) -> Array:
         """[S, A] the returns that are looked at; daily ones if not said otherwise."""
-        return history.relatives[-self.lookback :] - 1.0
+        return history.gross_returns[-self.lookback :] - 1.0
 
     def decide(self, history: Market, held: Array) -> Array:
         """The weights [A], or `held` and a warning where no solution was found."""
@@ -94,7 +88,7 @@ class Estimated(Settings):
         if not len(chosen):
             return weights
         try:
-            parts = self.allot(self.sample(history)[:, chosen], float(history.relatives[-1, 0] - 1.0))
+            parts = self.allot(self.sample(history)[:, chosen], float(history.gross_returns[-1, 0] - 1.0))
         except _failures() as error:
             reason = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
             warnings.warn(f"found no solution and keeps what it holds ({reason}).", stacklevel=2)
@@ -234,7 +228,7 @@ def taking_part(history: Market, lookback: int) -> NDArray[np.intp]:
         return np.empty(0, dtype=np.intp)
     steady = np.asarray(history.listed[-lookback - 1 :].all(axis=0))
     # A price that never moves is stale, has no correlation with anything, and would pass for cash.
-    moved = history.relatives[-lookback:].std(axis=0) > 1e-9
+    moved = history.gross_returns[-lookback:].std(axis=0) > 1e-9
     return np.flatnonzero(steady & moved & (np.arange(len(steady)) > 0))
 
 
@@ -249,8 +243,7 @@ def _equal(listed: NDArray[np.bool_]) -> Array:
 
 def _skfolio(name: str) -> Any:
     """skfolio's optimisers, imported when first needed: it takes seconds."""
-    if find_spec("skfolio") is None:
-        raise MissingExtraError(f"{name} needs the package skfolio: pip install 'portfolio_sdpo[backtest]'.")
+    require_extra(name, "skfolio", "backtest")
     import skfolio.optimization
 
     return skfolio.optimization

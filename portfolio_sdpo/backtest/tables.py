@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.backtest.measures import drawdowns
 from portfolio_sdpo.backtest.simulate import Track
 from portfolio_sdpo.errors import BacktestError
-from portfolio_sdpo.market.prices import DATE_UNIT
+from portfolio_sdpo.portfolio.return_measures import drawdowns
+from portfolio_sdpo.prices.prices import DATE_UNIT
 
 Kind = Literal["agent", "shielded", "benchmark"]
 KEYS = ("strategy", "seed", "date")

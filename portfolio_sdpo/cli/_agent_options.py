@@ -12,7 +12,7 @@ from portfolio_sdpo.cli import _completion
 from portfolio_sdpo.errors import SettingsError
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.backtest.presets import Plan
+    from portfolio_sdpo.portfolio.presets import Plan
 
 
 def _a_loss(bound: float | None) -> float | None:
@@ -73,7 +73,7 @@ def planned(
     shield: bool | None = None,
 ) -> Plan:
     """The preset with what was given on the command line."""
-    from portfolio_sdpo.backtest.presets import plan, read_config
+    from portfolio_sdpo.portfolio.presets import plan, read_config
 
     return plan(
         preset,

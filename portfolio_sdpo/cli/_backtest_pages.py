@@ -10,11 +10,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from portfolio_sdpo.backtest.groups import Group, groups, main_group
 from portfolio_sdpo.backtest.run import Result
+from portfolio_sdpo.report.groups import Group, groups, main_group
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.backtest.trained import Trained
+    from portfolio_sdpo.portfolio.store import Trained
 
 SHOWN = 12
 """How many weights are shown; `--json` has all of them."""

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from portfolio_sdpo import paths
+from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.errors import PortfolioSdpoError
 
 if TYPE_CHECKING:
@@ -149,9 +149,9 @@ def _safety(extras: list[str]) -> Finding:
     )
 
 
-def data_directory() -> Iterator[Finding]:
+def check_data_directory() -> Iterator[Finding]:
     """Whether the data directory can be written to, and its room."""
-    home = paths.home()
+    home = data_directory()
     ground = next(place for place in (home, *home.absolute().parents) if place.exists())
     move = "Correct its permissions, or set PORTFOLIO_SDPO_HOME to another folder."
     try:
@@ -202,7 +202,7 @@ def _chains(opened: Registry) -> Finding:
 
 def snapshots() -> Iterator[Finding]:
     """Whether the current version of every snapshot is what was written, and whether the clock can be right."""
-    from portfolio_sdpo.market.snapshots import Store
+    from portfolio_sdpo.prices.snapshots import Store
 
     store = Store()
     try:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from portfolio_sdpo import paths
+from portfolio_sdpo.common.files import data_directory
 
 PRESETS = ("default", "paper-stocks")
 AGENTS = ("sdpo", "ppo")
@@ -51,12 +51,12 @@ EXPERIMENTS = (
 
 def snapshots(incomplete: str) -> list[str]:
     """Names of snapshots."""
-    return _matching(incomplete, _names(paths.home() / "snapshots" / "names"))
+    return _matching(incomplete, _names(data_directory() / "snapshots" / "names"))
 
 
 def agents(incomplete: str) -> list[str]:
     """Folders that `train` made in the data directory; elsewhere the shell completes paths by itself."""
-    folder = paths.home() / "agents"
+    folder = data_directory() / "agents"
     return _matching(incomplete, [str(folder / name) for name in _names(folder)])
 
 
@@ -125,7 +125,7 @@ def _names(folder: Path) -> list[str]:
 
 def _column(table: str) -> list[str]:
     """Ids in the registry, the newest first; none of one that is elsewhere or cannot be read at once."""
-    place = os.environ.get("PORTFOLIO_SDPO_REGISTRY") or str(paths.home() / "registry.db")
+    place = os.environ.get("PORTFOLIO_SDPO_REGISTRY") or str(data_directory() / "registry.db")
     path = place.removeprefix("sqlite:///")
     if "://" in path or not Path(path).expanduser().is_file():
         return []

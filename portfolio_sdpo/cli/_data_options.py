@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.market.cleaning import Repairs
+    from portfolio_sdpo.prices.cleaning import Repairs
 
 
 class Said:
@@ -70,7 +70,7 @@ def calendar_of(text: str) -> str | None:
 
 def repairs_of(pairs: list[str] | None) -> Repairs:
     """`duplicates=first` and the like as what cleaning may repair."""
-    from portfolio_sdpo.market.cleaning import Repairs
+    from portfolio_sdpo.prices.cleaning import Repairs
 
     chosen = dict(_pair("--repair", pair) for pair in pairs or [])
     unknown = [key for key in chosen if key not in Repairs.model_fields]

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from portfolio_sdpo.errors import SnapshotError
-from portfolio_sdpo.market.manifest import Manifest
-from portfolio_sdpo.market.snapshots import Snapshot
+from portfolio_sdpo.prices.manifest import Manifest
+from portfolio_sdpo.prices.snapshots import Snapshot
 
 SHOWN = 20
 """How many tickers, warnings or findings are shown; `--json` has all of them."""

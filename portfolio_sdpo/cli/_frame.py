@@ -18,7 +18,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from portfolio_sdpo.errors import Interrupted, MissingExtraError, PortfolioSdpoError
+from portfolio_sdpo.common.extras import missing_extra
+from portfolio_sdpo.errors import Interrupted, PortfolioSdpoError
 
 PROGRAM = "portfolio-sdpo"
 FAILED, INTERRUPTED = 1, 130
@@ -156,13 +157,8 @@ def _sentence(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, ModuleNotFoundError):
         extra = _EXTRAS.get((error.name or "").partition(".")[0])
-        return extra and str(missing(extra, str(error.name)))
+        return extra and str(missing_extra("This", str(error.name), extra))
     if isinstance(error, OSError) and error.errno in _NEXT:
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror}; {_NEXT[error.errno]}."
     return None
-
-
-def missing(extra: str, package: str) -> MissingExtraError:
-    """What is told where a package of an extra is not installed."""
-    return MissingExtraError(f"This needs the package {package}: pip install 'portfolio_sdpo[{extra}]'.")

@@ -14,7 +14,7 @@ from portfolio_sdpo.cli._registry import open_registry
 from portfolio_sdpo.errors import SettingsError
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.experiments.grid import Means
+    from portfolio_sdpo.experiments.engine.grid import Means
     from portfolio_sdpo.rl.progress import Board
 
 Where = Literal["local", "ray"]
@@ -60,8 +60,8 @@ class GridOptions:
         """The means for an experiment of that name; its runs are shown and written into the registry meanwhile."""
         from rich.console import Console
 
-        from portfolio_sdpo.experiments.parallel import Local
-        from portfolio_sdpo.experiments.ray_cluster import Ray
+        from portfolio_sdpo.experiments.engine.parallel import Local
+        from portfolio_sdpo.experiments.engine.ray_cluster import Ray
         from portfolio_sdpo.registry.experiments import Booked
 
         parallel = Ray(self.ray_address or "auto") if self.parallel == "ray" else Local()

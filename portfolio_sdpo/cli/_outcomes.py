@@ -12,7 +12,7 @@ from portfolio_sdpo.cli._frame import tell
 from portfolio_sdpo.errors import Interrupted
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.experiments.grid import Outcome
+    from portfolio_sdpo.experiments.engine.grid import Outcome
 
 
 def outcomes_record(outcomes: Sequence[Outcome], summary: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def runs_kept(name: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        from portfolio_sdpo.experiments.folders import experiment_folder
+        from portfolio_sdpo.experiments.engine.folders import experiment_folder
 
         folder = experiment_folder(name)
         # A walk's folder is there as a whole or not at all; a trainer's is done when it has its last file.

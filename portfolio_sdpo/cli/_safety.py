@@ -12,7 +12,7 @@ from portfolio_sdpo.cli._grid import GridOptions
 from portfolio_sdpo.cli._outcomes import end_with, outcomes_record
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.experiments.safety_summary import SafetySummary
+    from portfolio_sdpo.experiments.safety.summary import SafetySummary
 
 PREFIX = "safety-"
 
@@ -27,9 +27,9 @@ def run(
     options: GridOptions,
 ) -> None:
     """Make the runs that are not done yet and sum up what was asked for."""
-    from portfolio_sdpo.experiments.safety import find_safety_experiment
-    from portfolio_sdpo.experiments.safety_runs import run_safety, safety_runs
-    from portfolio_sdpo.experiments.safety_summary import summarise_safety
+    from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
+    from portfolio_sdpo.experiments.safety.runs import run_safety, safety_runs
+    from portfolio_sdpo.experiments.safety.summary import summarise_safety
     from portfolio_sdpo.rl.progress import Board
 
     declared = find_safety_experiment(name)
@@ -52,8 +52,8 @@ def run(
 
 def show(name: str, seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None, as_json: bool) -> None:
     """Sum up what is there."""
-    from portfolio_sdpo.experiments.safety import find_safety_experiment
-    from portfolio_sdpo.experiments.safety_summary import summarise_safety
+    from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
+    from portfolio_sdpo.experiments.safety.summary import summarise_safety
 
     summary = summarise_safety(find_safety_experiment(name), only=_names(name, seeds, algorithms))
     if as_json:
@@ -64,16 +64,16 @@ def show(name: str, seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] |
 
 def figures(name: str, seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None) -> list[Path]:
     """Draw what is there."""
-    from portfolio_sdpo.experiments.safety import find_safety_experiment
-    from portfolio_sdpo.experiments.safety_figures import make_safety_figures
+    from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
+    from portfolio_sdpo.experiments.safety.figures import make_safety_figures
 
     return list(make_safety_figures(find_safety_experiment(name), only=_names(name, seeds, algorithms)))
 
 
 def _names(name: str, seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None) -> list[str] | None:
     """Of the runs that were asked for; None if all that are there."""
-    from portfolio_sdpo.experiments.safety import find_safety_experiment
-    from portfolio_sdpo.experiments.safety_runs import safety_runs
+    from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
+    from portfolio_sdpo.experiments.safety.runs import safety_runs
 
     chosen = find_safety_experiment(name).with_changes(seeds=seeds, algorithms=algorithms)
     return None if seeds is None and algorithms is None else [each.name for each in safety_runs(chosen)]
@@ -82,6 +82,6 @@ def _names(name: str, seeds: tuple[int, ...] | None, algorithms: tuple[str, ...]
 def _print(summary: SafetySummary) -> None:
     from rich.console import Console
 
-    from portfolio_sdpo.experiments.safety_report import render_safety
+    from portfolio_sdpo.experiments.safety.report import render_safety
 
     Console().print(render_safety(summary))

@@ -20,9 +20,9 @@ def run(
     options: GridOptions,
 ) -> None:
     """Make the walks that are not there yet and sum up what was asked for."""
-    from portfolio_sdpo.experiments.stocks import BENCHMARKS, STOCKS
-    from portfolio_sdpo.experiments.stocks_runs import run_stocks
-    from portfolio_sdpo.experiments.stocks_summary import summarise_stocks
+    from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, STOCKS
+    from portfolio_sdpo.experiments.stocks.runs import run_stocks
+    from portfolio_sdpo.experiments.stocks.summary import summarise_stocks
     from portfolio_sdpo.rl.progress import Board
 
     experiment = STOCKS.with_changes(iterations=iterations, seeds=seeds, algorithms=algorithms)
@@ -37,7 +37,7 @@ def run(
     elif summary:
         from rich.console import Console
 
-        from portfolio_sdpo.experiments.stocks_report import render_stocks
+        from portfolio_sdpo.experiments.stocks.report import render_stocks
 
         Console().print(render_stocks(summary))
     end_with(failed, as_json=options.as_json)
@@ -45,8 +45,8 @@ def run(
 
 def show(seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None, as_json: bool) -> None:
     """Sum up what is there."""
-    from portfolio_sdpo.experiments.stocks import STOCKS
-    from portfolio_sdpo.experiments.stocks_summary import summarise_stocks
+    from portfolio_sdpo.experiments.stocks.declared import STOCKS
+    from portfolio_sdpo.experiments.stocks.summary import summarise_stocks
 
     experiment = STOCKS.with_changes(seeds=seeds, algorithms=algorithms)
     summary = summarise_stocks(experiment, labels=algorithms, seeds=seeds)
@@ -55,15 +55,15 @@ def show(seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None, as_j
         return
     from rich.console import Console
 
-    from portfolio_sdpo.experiments.stocks_report import render_stocks
+    from portfolio_sdpo.experiments.stocks.report import render_stocks
 
     Console().print(render_stocks(summary))
 
 
 def figures(seeds: tuple[int, ...] | None, algorithms: tuple[str, ...] | None) -> list[Path]:
     """Draw what is there."""
-    from portfolio_sdpo.experiments.stocks import STOCKS
-    from portfolio_sdpo.experiments.stocks_figures import make_stocks_figures
+    from portfolio_sdpo.experiments.stocks.declared import STOCKS
+    from portfolio_sdpo.experiments.stocks.figures import make_stocks_figures
 
     experiment = STOCKS.with_changes(seeds=seeds, algorithms=algorithms)
     return list(make_stocks_figures(experiment, labels=algorithms, seeds=seeds))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from portfolio_sdpo.cli._progress_file import ProgressFile
+from portfolio_sdpo.common.progress import CommandProgress
 
 if TYPE_CHECKING:
     from portfolio_sdpo.backtest.run import Progress
@@ -24,7 +24,7 @@ def walk_progress(quiet: bool, walks: int) -> Iterator[Progress]:
     bars: dict[str, Any] = {}
     over: set[str] = set()
     shares: dict[str, float] = {}
-    file = ProgressFile()
+    file = CommandProgress()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
         everything = board.add_task("strategies", total=walks)
 

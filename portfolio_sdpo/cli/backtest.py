@@ -25,7 +25,7 @@ from portfolio_sdpo.cli._agent_options import (
 )
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._walk_progress import walk_progress
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.common.seeds import parse_seeds
 
 if TYPE_CHECKING:
     from portfolio_sdpo.backtest import Strategy
@@ -90,11 +90,11 @@ def backtest(
     Was the CVaR limit kept? The folder holds report.html, metrics.json and the tables of wealth, weights and trades.
     An interrupted backtest goes on where it was when it is started again.
     """
-    chosen = _numbers("--seeds", seeds)
+    chosen = parse_seeds("--seeds", seeds)
     algos = None if algo is None else [part.strip() for part in algo.split(",")]
     plan = planned(preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, shield)
-    from portfolio_sdpo.backtest.agent import Agent
     from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
+    from portfolio_sdpo.portfolio.agent import Agent
 
     settings = BacktestSettings(
         snapshot=snapshot,
@@ -141,17 +141,6 @@ def _run(
     Console().print(render(result))
     # Paths are not wrapped, so that they can be clicked and copied.
     typer.echo(f"\nReport   {result.report}")
-
-
-def _numbers(option: str, text: str) -> tuple[int, ...]:
-    """`0,1,2` as numbers."""
-    try:
-        numbers = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        numbers = (-1,)
-    if min(numbers) < 0:
-        raise SettingsError(f"{option}: must be whole numbers with commas between them, none negative (got {text!r}).")
-    return numbers
 
 
 def register(root: typer.Typer) -> None:

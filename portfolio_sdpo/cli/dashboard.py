@@ -13,6 +13,7 @@ import typer
 
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._registry import Place
+from portfolio_sdpo.common.extras import require_extra
 from portfolio_sdpo.errors import MissingExtraError, SettingsError
 
 NEEDED = ("streamlit", "plotly")
@@ -43,8 +44,7 @@ def dashboard(
     Backtests and retraining can be started from there as well.
     """
     for name in NEEDED:
-        if importlib.util.find_spec(name) is None:
-            raise MissingExtraError(f"The dashboard needs the package {name}: pip install 'portfolio_sdpo[dashboard]'.")
+        require_extra("The dashboard", name, "dashboard")
     if importlib.util.find_spec("portfolio_sdpo_app.dashboard") is None:
         raise MissingExtraError("The dashboard is not installed: install portfolio_sdpo again.")
     port = _free(host, port)

@@ -16,7 +16,7 @@ from portfolio_sdpo.cli._frame import saved
 from portfolio_sdpo.errors import Interrupted, SnapshotError
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.market.snapshots import Snapshot
+    from portfolio_sdpo.prices.snapshots import Snapshot
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -83,7 +83,7 @@ def fetch(
     """
     chosen, first, last = tickers_of(tickers), day_of("--start", start), day_of("--end", end)
     settings = settings_of(setting)
-    from portfolio_sdpo.market.ingest import fetch_snapshot
+    from portfolio_sdpo.prices.ingest import fetch_snapshot
 
     with saved("no ticker has arrived yet, so nothing is saved"), progress_of(as_json, keep=True) as progress:
         done = fetch_snapshot(
@@ -130,7 +130,7 @@ def import_file(
     as_json: Json = False,
 ) -> None:
     """Keep the prices in a file, or a folder of files, as a snapshot."""
-    from portfolio_sdpo.market.ingest import import_snapshot
+    from portfolio_sdpo.prices.ingest import import_snapshot
 
     done = import_snapshot(
         path, name, layout, dayfirst=dayfirst, calendar=calendar_of(calendar), repairs=repairs_of(repair)
@@ -149,7 +149,7 @@ def update(
 
     Where the source has adjusted its history, everything is fetched again, and the older version stays as it is.
     """
-    from portfolio_sdpo.market.update import update_snapshot
+    from portfolio_sdpo.prices.update import update_snapshot
 
     with saved(f"{name} is as it was"), progress_of(as_json) as progress:
         updated = update_snapshot(
@@ -165,7 +165,7 @@ def update(
 @app.command("list", epilog=examples("data list", "data list --json"))
 def list_snapshots(as_json: Json = False) -> None:
     """Name every snapshot, what it holds and where that came from."""
-    from portfolio_sdpo.market.snapshots import Store
+    from portfolio_sdpo.prices.snapshots import Store
 
     store = Store()
     found: dict[str, Any] = {}
@@ -187,7 +187,7 @@ def list_snapshots(as_json: Json = False) -> None:
 @app.command("show", epilog=examples("data show mine", "data show mine@c46e8a3a --json"))
 def show(name: Version, as_json: Json = False) -> None:
     """Show what a snapshot holds, its origin, findings and versions."""
-    from portfolio_sdpo.market.snapshots import Store
+    from portfolio_sdpo.prices.snapshots import Store
 
     store = Store()
     snapshot = store.open(name)
@@ -214,7 +214,7 @@ def verify(
 
     Exit code 1 if a file was changed or is missing.
     """
-    from portfolio_sdpo.market.snapshots import Store
+    from portfolio_sdpo.prices.snapshots import Store
 
     checks = Store().verify(name)
     problems = [check for check in checks if check.problem]
@@ -244,8 +244,8 @@ def export(
 
     Imported again, they make the same snapshot.
     """
-    from portfolio_sdpo.market.layouts import write_prices
-    from portfolio_sdpo.market.snapshots import Store
+    from portfolio_sdpo.prices.layouts import write_prices
+    from portfolio_sdpo.prices.snapshots import Store
 
     snapshot = Store().open(name)
     manifest = snapshot.manifest

@@ -28,7 +28,7 @@ def doctor(place: Place = None, as_json: Json = False) -> None:
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
         "python": _checks.python,
         "packages": _checks.packages,
-        "data directory": _checks.data_directory,
+        "data directory": _checks.check_data_directory,
         "registry": lambda: _checks.registry(place),
         "snapshots": _checks.snapshots,
         "ports": _checks.ports,

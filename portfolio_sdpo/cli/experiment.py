@@ -15,10 +15,11 @@ from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._grid import AddressOption, GridOptions, JobsOption, RestartOption, RetriesOption, WhereOption
 from portfolio_sdpo.cli._outcomes import end_with, outcomes_record
 from portfolio_sdpo.cli._registry import Place
+from portfolio_sdpo.common.seeds import parse_seeds
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.experiments.presets import Experiment
+    from portfolio_sdpo.experiments.cmdp.declared import Experiment
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,9 +43,9 @@ Algorithms = Annotated[
 @app.command("list", epilog=examples("experiment list", "experiment list --json"))
 def list_experiments(as_json: Json = False) -> None:
     """Name every experiment, its question and its size."""
-    from portfolio_sdpo.experiments.presets import EXPERIMENTS
-    from portfolio_sdpo.experiments.safety import SAFETY_EXPERIMENTS
-    from portfolio_sdpo.experiments.stocks import STOCKS
+    from portfolio_sdpo.experiments.cmdp.declared import EXPERIMENTS
+    from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS
+    from portfolio_sdpo.experiments.stocks.declared import STOCKS
 
     if as_json:
         declared = {**EXPERIMENTS, **SAFETY_EXPERIMENTS, STOCKS.name: STOCKS}
@@ -52,9 +53,9 @@ def list_experiments(as_json: Json = False) -> None:
         return
     from rich.console import Console
 
-    from portfolio_sdpo.experiments.report import render_list
-    from portfolio_sdpo.experiments.safety_report import render_safety_list
-    from portfolio_sdpo.experiments.stocks_report import render_declared
+    from portfolio_sdpo.experiments.cmdp.report import render_list
+    from portfolio_sdpo.experiments.safety.report import render_safety_list
+    from portfolio_sdpo.experiments.stocks.report import render_declared
 
     Console().print(render_list(EXPERIMENTS), render_safety_list(SAFETY_EXPERIMENTS), render_declared(STOCKS), sep="")
 
@@ -108,10 +109,10 @@ def run(
         return
     from rich.console import Console
 
-    from portfolio_sdpo.experiments.cases import cases
-    from portfolio_sdpo.experiments.report import render
-    from portfolio_sdpo.experiments.runner import run_experiment
-    from portfolio_sdpo.experiments.summary import summarise
+    from portfolio_sdpo.experiments.cmdp.cases import cases
+    from portfolio_sdpo.experiments.cmdp.report import render
+    from portfolio_sdpo.experiments.cmdp.runs import run_experiment
+    from portfolio_sdpo.experiments.cmdp.summary import summarise
     from portfolio_sdpo.rl.progress import Board
 
     experiment = _chosen(name, seeds, cmdp_seeds, algorithms, iterations)
@@ -146,8 +147,8 @@ def show(
     if name == _stocks.NAME:
         _stocks.show(*_choice(name, seeds, cmdp_seeds, algorithms), as_json)
         return
-    from portfolio_sdpo.experiments.cases import cases
-    from portfolio_sdpo.experiments.summary import summarise
+    from portfolio_sdpo.experiments.cmdp.cases import cases
+    from portfolio_sdpo.experiments.cmdp.summary import summarise
 
     experiment = _chosen(name, seeds, cmdp_seeds, algorithms)
     everything = seeds is None and cmdp_seeds is None and algorithms is None
@@ -157,7 +158,7 @@ def show(
         return
     from rich.console import Console
 
-    from portfolio_sdpo.experiments.report import render
+    from portfolio_sdpo.experiments.cmdp.report import render
 
     Console().print(render(summary))
 
@@ -185,8 +186,8 @@ def _drawn(name: str, seeds: str | None, cmdp_seeds: str | None, algorithms: str
         return _safety.figures(name, *_choice(name, seeds, cmdp_seeds, algorithms))
     if name == _stocks.NAME:
         return _stocks.figures(*_choice(name, seeds, cmdp_seeds, algorithms))
-    from portfolio_sdpo.experiments.cases import cases
-    from portfolio_sdpo.experiments.figures import make_figures
+    from portfolio_sdpo.experiments.cmdp.cases import cases
+    from portfolio_sdpo.experiments.cmdp.figures import make_figures
 
     experiment = _chosen(name, seeds, cmdp_seeds, algorithms)
     everything = seeds is None and cmdp_seeds is None and algorithms is None
@@ -200,7 +201,7 @@ def _chosen(
     algorithms: str | None,
     iterations: int | None = None,
 ) -> Experiment:
-    from portfolio_sdpo.experiments.presets import EXPERIMENTS, find_experiment
+    from portfolio_sdpo.experiments.cmdp.declared import EXPERIMENTS, find_experiment
 
     if name not in EXPERIMENTS:
         known = ", ".join([*EXPERIMENTS, "safety-b-<task>", "safety-c", _stocks.NAME])
@@ -231,12 +232,7 @@ def _words(text: str | None) -> tuple[str, ...] | None:
 
 def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
     """`0,1,2` as numbers."""
-    if text is None:
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise SettingsError(f"{option}: must be whole numbers with commas between them (got {text!r}).") from None
+    return None if text is None else parse_seeds(option, text)
 
 
 def register(root: typer.Typer) -> None:

@@ -15,8 +15,8 @@ from portfolio_sdpo.cli._outcomes import end_with
 from portfolio_sdpo.cli._registry import Place
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.experiments.grid import Outcome
-    from portfolio_sdpo.experiments.reproduce import QuestionResult
+    from portfolio_sdpo.experiments.engine.grid import Outcome
+    from portfolio_sdpo.experiments.paper.reproduce import QuestionResult
     from portfolio_sdpo.experiments.studies import Study
 
 Scale = Literal["smoke", "laptop", "paper"]
@@ -56,8 +56,8 @@ def reproduce(
     Questions A (random CMDPs), B and C (Safety Gym under one and two bounds) and D (stocks). Only missing runs are
     made, in the folders of `experiment run`; smoke has folders of its own. Writes a page per question and an index.
     """
-    from portfolio_sdpo.experiments.reproduce import chosen_questions, default_folder
-    from portfolio_sdpo.experiments.reproduce import reproduce as answer
+    from portfolio_sdpo.experiments.paper.reproduce import chosen_questions, default_folder
+    from portfolio_sdpo.experiments.paper.reproduce import reproduce as answer
 
     options = GridOptions(jobs, parallel, ray_address, retries, restart, registry, as_json)
 

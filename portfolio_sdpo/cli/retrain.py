@@ -14,8 +14,8 @@ from portfolio_sdpo.cli import _completion
 from portfolio_sdpo.cli._agent_options import Alpha, Bound, CashKind, Config, FeeBps, Horizon, Json
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._frame import saved, tell
-from portfolio_sdpo.cli._progress_file import ProgressFile
 from portfolio_sdpo.cli._registry import Place
+from portfolio_sdpo.common.progress import CommandProgress
 from portfolio_sdpo.errors import RetrainBusyError
 
 KEPT = 3
@@ -76,7 +76,7 @@ def retrain(
     """
     kept = "the champion is as it was, and what was walked of the challenger is saved"
     with _sigterm(), saved(kept), _progress(as_json) as progress:
-        from portfolio_sdpo.backtest.presets import read_config
+        from portfolio_sdpo.portfolio.presets import read_config
         from portfolio_sdpo.registry import Registry, to_record
         from portfolio_sdpo.registry.retrain import RetrainSettings
         from portfolio_sdpo.registry.retrain import retrain as run
@@ -137,7 +137,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[float, str], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
         bar = board.add_task("retrain", total=1.0)
-        file = ProgressFile()
+        file = CommandProgress()
 
         def note(share: float, what: str) -> None:
             board.update(bar, completed=share, description=escape(what))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from portfolio_sdpo.cli._examples import examples
-from portfolio_sdpo.cli._frame import missing
+from portfolio_sdpo.common.extras import missing_extra
 
 PREFIX = "PORTFOLIO_SDPO_SERVE_"
 
@@ -81,7 +81,7 @@ def serve(
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette", "anyio"):
             raise
-        raise missing("serve", error.name) from None
+        raise missing_extra("The service", error.name, "serve") from None
     chosen = settings.ServeSettings(
         host=host,
         port=port,

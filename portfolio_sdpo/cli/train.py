@@ -25,11 +25,11 @@ from portfolio_sdpo.cli._agent_options import (
     planned,
 )
 from portfolio_sdpo.cli._examples import examples
-from portfolio_sdpo.cli._progress_file import ProgressFile
+from portfolio_sdpo.common.progress import CommandProgress
 from portfolio_sdpo.errors import SettingsError
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.backtest.trained import Trained
+    from portfolio_sdpo.portfolio.store import Trained
 
 
 def train(
@@ -59,7 +59,7 @@ def train(
     if algo == "none":
         raise SettingsError("--algo: there is nothing to train without an agent; name one.")
     plan = planned(preset, config, [algo], alpha, bound, horizon, scenarios, fee_bps, cash)
-    from portfolio_sdpo.backtest.trained import train_agent
+    from portfolio_sdpo.portfolio.store import train_agent
 
     settings = plan.agents[algo]
     with _progress(as_json, algo, settings.first) as progress:
@@ -93,7 +93,7 @@ def _progress(quiet: bool, name: str, total: int) -> Iterator[Callable[[int], No
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
         bar = board.add_task(escape(name), total=total)
-        file = ProgressFile()
+        file = CommandProgress()
 
         def note(done: int) -> None:
             board.update(bar, completed=done)

@@ -33,8 +33,8 @@ if PORTFOLIO not in gymnasium.registry:
     # By name, so that pandas and all that trades is only imported by who wants it.
     gymnasium.register(
         PORTFOLIO,
-        entry_point="portfolio_sdpo.envs.portfolio.env:make_portfolio_env",
-        vector_entry_point="portfolio_sdpo.envs.portfolio.env:make_portfolio_vector_env",
+        entry_point="portfolio_sdpo.envs.portfolio:make_portfolio_env",
+        vector_entry_point="portfolio_sdpo.envs.portfolio:make_portfolio_vector_env",
     )
 
 if SAFETY not in gymnasium.registry:

@@ -15,24 +15,24 @@ from typing import Any, Literal, Unpack, get_args
 
 from portfolio_sdpo.envs.safety.tasks import TASKS
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments import smoke
-from portfolio_sdpo.experiments.cases import Case, cases
-from portfolio_sdpo.experiments.evidence import Evidence
-from portfolio_sdpo.experiments.figures import make_figures
-from portfolio_sdpo.experiments.folders import experiment_folder, read_json
-from portfolio_sdpo.experiments.grid import Means, Outcome, Run
-from portfolio_sdpo.experiments.presets import Experiment, find_experiment
-from portfolio_sdpo.experiments.runner import run_experiment
-from portfolio_sdpo.experiments.safety import SafetyExperiment, find_safety_experiment
-from portfolio_sdpo.experiments.safety_figures import make_safety_figures
-from portfolio_sdpo.experiments.safety_runs import run_safety, safety_runs
-from portfolio_sdpo.experiments.safety_summary import safety_evidence
-from portfolio_sdpo.experiments.stocks import STOCKS, StocksExperiment
-from portfolio_sdpo.experiments.stocks_figures import make_stocks_figures
-from portfolio_sdpo.experiments.stocks_runs import chosen as chosen_walks
-from portfolio_sdpo.experiments.stocks_runs import made, run_stocks
-from portfolio_sdpo.experiments.stocks_summary import stocks_evidence
-from portfolio_sdpo.experiments.summary import cmdp_evidence
+from portfolio_sdpo.experiments.cmdp.cases import Case, cases
+from portfolio_sdpo.experiments.cmdp.declared import Experiment, find_experiment
+from portfolio_sdpo.experiments.cmdp.figures import make_figures
+from portfolio_sdpo.experiments.cmdp.runs import run_experiment
+from portfolio_sdpo.experiments.cmdp.summary import cmdp_evidence
+from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_json
+from portfolio_sdpo.experiments.engine.grid import Means, Outcome, Run
+from portfolio_sdpo.experiments.paper import smoke
+from portfolio_sdpo.experiments.paper.evidence import Evidence
+from portfolio_sdpo.experiments.safety.declared import SafetyExperiment, find_safety_experiment
+from portfolio_sdpo.experiments.safety.figures import make_safety_figures
+from portfolio_sdpo.experiments.safety.runs import run_safety, safety_runs
+from portfolio_sdpo.experiments.safety.summary import safety_evidence
+from portfolio_sdpo.experiments.stocks.declared import STOCKS, StocksExperiment
+from portfolio_sdpo.experiments.stocks.figures import make_stocks_figures
+from portfolio_sdpo.experiments.stocks.runs import chosen as chosen_walks
+from portfolio_sdpo.experiments.stocks.runs import made, run_stocks
+from portfolio_sdpo.experiments.stocks.summary import stocks_evidence
 from portfolio_sdpo.rl.progress import Board
 
 Scale = Literal["smoke", "laptop", "paper"]

@@ -16,8 +16,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from portfolio_sdpo import paths
-from portfolio_sdpo.errors import MissingExtraError, RegistryError, RegistryUnavailableError, SettingsError
+from portfolio_sdpo.common.extras import missing_extra
+from portfolio_sdpo.common.files import data_directory
+from portfolio_sdpo.errors import RegistryError, RegistryUnavailableError, SettingsError
 from portfolio_sdpo.registry.migrate import current, migrate
 from portfolio_sdpo.registry.schema import HEAD
 
@@ -30,7 +31,7 @@ LOCK = 0x5D90_0001
 
 def resolve(url: str | None) -> sa.URL:
     """The database that is meant: the argument, the variable, or the default file."""
-    text = url or os.environ.get(VARIABLE) or str(paths.home() / "registry.db")
+    text = url or os.environ.get(VARIABLE) or str(data_directory() / "registry.db")
     if "://" not in text:
         return sa.URL.create("sqlite", database=str(Path(text).expanduser().absolute()))
     try:
@@ -139,9 +140,7 @@ class Database:
         try:
             import psycopg  # noqa: F401
         except ImportError:
-            raise MissingExtraError(
-                "A registry in PostgreSQL needs psycopg: install it with `pip install 'portfolio_sdpo[postgres]'`."
-            ) from None
+            raise missing_extra("A registry in PostgreSQL", "psycopg", "postgres") from None
         milliseconds = int(self.timeout * 1000)
         options = f"{self.url.query.get('options', '')} -c lock_timeout={milliseconds}".strip()
         # A server that was restarted meanwhile costs nothing but a new connection.

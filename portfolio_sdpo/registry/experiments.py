@@ -7,7 +7,7 @@ from typing import Self
 
 from portfolio_sdpo.backtest.coverage import json_ready
 from portfolio_sdpo.errors import PortfolioSdpoError, RegistryError
-from portfolio_sdpo.experiments.grid import Observer, Outcome, Run
+from portfolio_sdpo.experiments.engine.grid import Observer, Outcome, Run
 from portfolio_sdpo.registry.registry import Registry
 
 INTERRUPTED = "It was interrupted; the same command goes on with it."

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.agent import Agent
-from portfolio_sdpo.backtest.shield import CvarLimit
+from portfolio_sdpo.backtest.resume import Kept
 from portfolio_sdpo.backtest.shielding import ShieldedStrategy
-from portfolio_sdpo.backtest.simulate import Track, named_weights, simulate
-from portfolio_sdpo.backtest.walks import Kept
-from portfolio_sdpo.envs.portfolio.market import Array, Market
+from portfolio_sdpo.backtest.simulate import Track, simulate
+from portfolio_sdpo.portfolio.agent import Agent
+from portfolio_sdpo.portfolio.market import Array, Market, named_weights
+from portfolio_sdpo.portfolio.shield import CvarLimit
 
 Record = Mapping[str, Mapping[str, float]]
 """Weights by asset, before the shield, by the day of their decision."""

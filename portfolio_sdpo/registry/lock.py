@@ -6,7 +6,6 @@ database end that connection, two could run: promotion compares the champion, so
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from portfolio_sdpo.common.locks import try_lock
 from portfolio_sdpo.errors import RegistryUnavailableError, RetrainBusyError
 from portfolio_sdpo.registry.database import Database
 from portfolio_sdpo.registry.values import now
@@ -41,11 +41,9 @@ def _of_file(database: Database) -> Iterator[None]:
             f"{path} cannot be opened ({error.strerror}): correct the permissions of its folder."
         ) from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(file):
             file.seek(0)
-            raise _busy(file.read()) from None
+            raise _busy(file.read())
         file.truncate(0)
         file.write(_me())
         file.flush()

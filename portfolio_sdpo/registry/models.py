@@ -29,7 +29,7 @@ from portfolio_sdpo.registry.part import Part, Row
 from portfolio_sdpo.registry.values import canonical, now, optional, parsed, sealed, sha256, stated, written
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.backtest.agent import Agent
+    from portfolio_sdpo.portfolio.agent import Agent
 
 DIGITS = 8
 """Of the content's hash in a model's name; more if two models would share a name."""
@@ -81,7 +81,7 @@ class Models(Part):
         label: str | None = None,
     ) -> Model:
         """Register the trained agent in a folder; the same content again gives the model that is there already."""
-        from portfolio_sdpo.backtest.trained import read_parts
+        from portfolio_sdpo.portfolio.store import read_parts
 
         return self.add_parts(read_parts(folder), parent=parent, metrics=metrics, label=label, folder=folder)
 
@@ -95,8 +95,8 @@ class Models(Part):
         folder: Path | None = None,
     ) -> Model:
         """As `add_model`, from the content of the files by name."""
-        from portfolio_sdpo.backtest.folders import CONFIG
-        from portfolio_sdpo.backtest.trained import PARTS, agent_from_parts
+        from portfolio_sdpo.common.files import CONFIG
+        from portfolio_sdpo.portfolio.store import PARTS, agent_from_parts
 
         if sorted(parts) != sorted(PARTS):
             raise SettingsError(f"parts: a model has {', '.join(PARTS)} (got {', '.join(sorted(parts)) or 'nothing'}).")
@@ -223,7 +223,7 @@ class Models(Part):
 
     def load_agent(self, model_id: str) -> Agent:
         """The agent as it was after its training, to the last bit; see `backtest.trained.load_agent`."""
-        from portfolio_sdpo.backtest.trained import agent_from_parts
+        from portfolio_sdpo.portfolio.store import agent_from_parts
 
         parts = self.model_parts(model_id)
         try:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from portfolio_sdpo.backtest.agent import Agent, AgentSettings
-from portfolio_sdpo.backtest.load import Cash
-from portfolio_sdpo.backtest.presets import plan
-from portfolio_sdpo.envs.portfolio.market import Market
 from portfolio_sdpo.errors import RegistryError, RegistryUnavailableError, SettingsError
+from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
+from portfolio_sdpo.portfolio.load import Cash
+from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.presets import plan
 from portfolio_sdpo.registry.models import Model
 from portfolio_sdpo.registry.registry import Registry
 from portfolio_sdpo.settings import Settings

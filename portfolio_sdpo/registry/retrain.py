@@ -26,12 +26,8 @@ from typing import Any, Literal
 import numpy as np
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.backtest.agent import Agent
-from portfolio_sdpo.backtest.load import load_latest
+from portfolio_sdpo.backtest.resume import Kept, discard, run_of
 from portfolio_sdpo.backtest.simulate import Track
-from portfolio_sdpo.backtest.trained import describe, to_parts
-from portfolio_sdpo.backtest.walks import Kept, discard, run_of
-from portfolio_sdpo.envs.portfolio.market import Market
 from portfolio_sdpo.errors import (
     DivergenceError,
     HistoryError,
@@ -40,6 +36,10 @@ from portfolio_sdpo.errors import (
     RegistryUnavailableError,
     SettingsError,
 )
+from portfolio_sdpo.portfolio.agent import Agent
+from portfolio_sdpo.portfolio.load import load_latest
+from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.store import describe, to_parts
 from portfolio_sdpo.registry.judge import Verdict, judge
 from portfolio_sdpo.registry.lineage import Lineage, Record, walk
 from portfolio_sdpo.registry.lock import only_one
@@ -129,7 +129,7 @@ class _Retrain:
         return self._end("promoted", metrics["reason"], model, champion)
 
     def _update(self, snapshot: str | None) -> None:
-        from portfolio_sdpo.market.update import update_snapshot
+        from portfolio_sdpo.prices.update import update_snapshot
 
         if snapshot is None:
             raise SettingsError("update: the bundled sample never changes; name a snapshot, or leave the update out.")
@@ -352,7 +352,7 @@ def _by(run: Run) -> str:
 def _columns(market: Market, assets: tuple[str, ...]) -> Market:
     """The market of some of its assets, in that order."""
     chosen = [market.assets.index(asset) for asset in assets]
-    return Market(market.dates, tuple(assets[1:]), market.relatives[:, chosen], market.listed[:, chosen])
+    return Market(market.dates, tuple(assets[1:]), market.gross_returns[:, chosen], market.listed[:, chosen])
 
 
 def _reason(

@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from portfolio_sdpo.common.files import write_atomically
 from portfolio_sdpo.errors import CheckpointError
-from portfolio_sdpo.files import write_atomically
 from portfolio_sdpo.rl.algorithms.base import Algorithm
 
 _PATTERN = "checkpoint-*.safetensors"

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import portfolio_sdpo
+from portfolio_sdpo.common.files import write_atomically
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.files import write_atomically
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.settings import Settings
 

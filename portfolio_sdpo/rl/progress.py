@@ -11,12 +11,10 @@ plain lines.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -27,6 +25,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from portfolio_sdpo.common.progress import StatusFile
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.trainer import Watcher
@@ -62,43 +61,29 @@ class Line:
 
 
 class LineFile:
-    """The line of a run in another process: written by the run, read by the board.
-
-    A file is replaced as a whole and never half read; it is a display and not a record, so nothing waits for the disk,
-    and a disk that fails does not stop the run.
-    """
+    """The line of a run in another process: written by the run, read by the board."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._written = -1.0
+        self._file = StatusFile(path)
 
     def begin(self, total: int) -> None:
         """Say that the run is under way, unless it is known already how far it was."""
         if self.read() is None:
-            self._put(Line(0, total))
+            self._write(Line(0, total), final=True)
 
     def write(self, row: Metrics, total: int) -> None:
         """At most a few times a second, and always at the end."""
         line = Line.of(row, total)
-        now = time.monotonic()
-        if now - self._written < 0.2 and line.iteration < total:
-            return
-        self._written = now
-        self._put(line)
+        self._write(line, final=line.iteration >= total)
 
-    def _put(self, line: Line) -> None:
+    def _write(self, line: Line, *, final: bool) -> None:
         line.host, line.pid = socket.gethostname(), os.getpid()
-        temporary = self.path.with_suffix(f".{line.host}-{line.pid}")
-        with suppress(OSError):
-            temporary.write_text(json.dumps(asdict(line)))
-            os.replace(temporary, self.path)
+        self._file.write(asdict(line), final=final)
 
     def read(self) -> Line | None:
         """None before the run has written anything."""
-        try:
-            return Line(**json.loads(self.path.read_text()))
-        except OSError:
-            return None
+        content = self._file.read()
+        return None if content is None else Line(**content)
 
 
 class Board:

@@ -28,8 +28,8 @@ from gymnasium.vector import VectorEnv
 from pydantic import Field, model_validator
 
 import portfolio_sdpo
+from portfolio_sdpo.common.locks import mark_alive
 from portfolio_sdpo.errors import CheckpointError, DivergenceError, RunError, SettingsError
-from portfolio_sdpo.files import living
 from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.rl import checkpoint, metrics
 from portfolio_sdpo.rl.algorithms import AnySettings, Problem, build
@@ -206,7 +206,7 @@ class Trainer:
         """
         events = metrics.Events(self.folder, self.iteration) if self.settings.tensorboard else None
         enough = False
-        with living(self.folder / ALIVE), interrupt_held_back() as interrupted:
+        with mark_alive(self.folder / ALIVE), interrupt_held_back() as interrupted:
             try:
                 while self.iteration < self.settings.iterations and not enough and not interrupted.is_set():
                     begun = time.perf_counter()

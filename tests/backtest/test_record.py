@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest import make_strategy, simulate
-from portfolio_sdpo.backtest.folders import make_id
 from portfolio_sdpo.backtest.record import list_records, read_metrics, read_record, read_table, write_record
 from portfolio_sdpo.backtest.run import make_record
 from portfolio_sdpo.backtest.tables import Walk, by_track
-from portfolio_sdpo.envs.portfolio.market import Market
+from portfolio_sdpo.common.files import make_id
 from portfolio_sdpo.errors import BacktestError, RunError
+from portfolio_sdpo.portfolio.market import Market
 
 FEE = 0.01
 

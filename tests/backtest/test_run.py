@@ -9,16 +9,16 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest import CvarLimit, make_strategy, simulate
-from portfolio_sdpo.backtest.agent import Agent, AgentSettings
 from portfolio_sdpo.backtest.record import home, list_records, read_record
-from portfolio_sdpo.backtest.report import render
 from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
-from portfolio_sdpo.envs.portfolio.market import Market
 from portfolio_sdpo.errors import HistoryError, RunError, SettingsError, SnapshotError
-from portfolio_sdpo.market.cleaning import clean
-from portfolio_sdpo.market.manifest import Request
-from portfolio_sdpo.market.prices import Prices, wide
-from portfolio_sdpo.market.snapshots import Store, content_hash
+from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
+from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.prices.cleaning import clean
+from portfolio_sdpo.prices.manifest import Request
+from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.snapshots import Store, content_hash
+from portfolio_sdpo.report.backtest_report import render
 
 SESSIONS = 340
 DAYS = pd.bdate_range("2019-01-02", periods=SESSIONS)
@@ -56,7 +56,7 @@ class Noisy:
                 "regime": "interior",
             }
         )
-        parts = self._rng.dirichlet(np.ones(len(held))) * history.relatives[-1] * history.listed[-1] + 0.1 * held
+        parts = self._rng.dirichlet(np.ones(len(held))) * history.gross_returns[-1] * history.listed[-1] + 0.1 * held
         return parts / parts.sum()
 
 

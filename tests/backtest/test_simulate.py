@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest import STRATEGIES, make_strategy, simulate
-from portfolio_sdpo.envs.portfolio.limits import Limits
-from portfolio_sdpo.envs.portfolio.market import Market
 from portfolio_sdpo.errors import HistoryError, SettingsError, WeightsError
+from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.market import Market
 
 
 class Fixed:

@@ -14,8 +14,8 @@ from portfolio_sdpo.backtest.statistics import (
     growth_difference,
     probabilistic_sharpe,
 )
-from portfolio_sdpo.envs.portfolio.market import Market
 from portfolio_sdpo.errors import BacktestError, SettingsError
+from portfolio_sdpo.portfolio.market import Market
 
 
 def track_of(wealth, cash=0.0, costs=0.0, turnover=0.0):

@@ -9,10 +9,10 @@ import pytest
 from scipy.optimize import linprog
 
 from portfolio_sdpo.backtest import STRATEGIES, CvarLimit, make_strategy, simulate, strategies
-from portfolio_sdpo.backtest.measures import conditional_value_at_risk
-from portfolio_sdpo.backtest.shield import largest_share, scenarios
-from portfolio_sdpo.envs.portfolio.market import Market
 from portfolio_sdpo.errors import MissingExtraError, SettingsError
+from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk
+from portfolio_sdpo.portfolio.shield import largest_share, scenarios
 
 ESTIMATED = [name for name in STRATEGIES if name not in ("cash", "buy-and-hold", "equal-weight")]
 
@@ -111,7 +111,7 @@ def test_inverse_volatility_is_skfolios():
 
     market = uncorrelated(0.01, 0.02, 0.04)
     weights = make_strategy("inverse-volatility", lookback=150).decide(market, cash_only(4))
-    theirs = InverseVolatility().fit(market.relatives[-150:, 1:] - 1).weights_
+    theirs = InverseVolatility().fit(market.gross_returns[-150:, 1:] - 1).weights_
     np.testing.assert_allclose(weights[1:], theirs)
 
 
@@ -150,7 +150,7 @@ def best_mean(excess, alpha, room):
 def test_minimum_cvar_is_that_of_the_linear_program(prices):
     market = Market.from_prices(prices(130, gaps=False))
     weights = make_strategy("minimum-cvar", lookback=100, alpha=0.1).decide(market, cash_only(5))
-    moves = market.relatives[-100:, 1:] - 1
+    moves = market.gross_returns[-100:, 1:] - 1
     assert weights[0] == pytest.approx(0, abs=1e-9)
     assert conditional_value_at_risk(moves @ weights[1:], 0.1) == pytest.approx(-least_cvar(moves, 0.1), rel=1e-5)
 
@@ -177,7 +177,7 @@ def test_maximum_return_of_one_stock_is_the_shields_share():
     market = uncorrelated(0.02, mean=0.002)
     limit = CvarLimit(bound=-0.01, alpha=0.1, horizon=1)
     weights = make_strategy("maximum-return", lookback=200, limit=limit).decide(market, cash_only(2))
-    share, _ = largest_share(market.relatives[1:, 1] - 1, 0.0, limit)
+    share, _ = largest_share(market.gross_returns[1:, 1] - 1, 0.0, limit)
     assert weights[1] == pytest.approx(share, rel=1e-6) and 0.1 < share < 0.9
 
 

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.market.cleaning import clean
-from portfolio_sdpo.market.manifest import Request
-from portfolio_sdpo.market.prices import Prices, wide
-from portfolio_sdpo.market.snapshots import Store
+from portfolio_sdpo.prices.cleaning import clean
+from portfolio_sdpo.prices.manifest import Request
+from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.snapshots import Store
 
 RANGE = ("--start", "2019-01-02", "--end", "2019-03-01")
 QUICK = (*RANGE, "--algo", "none", "--strategies", "cash,equal-weight,inverse-volatility")

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from portfolio_sdpo.backtest.presets import PRESETS
 from portfolio_sdpo.backtest.strategies import STRATEGIES
 from portfolio_sdpo.cli import _completion
-from portfolio_sdpo.experiments.presets import EXPERIMENTS
-from portfolio_sdpo.experiments.safety import SAFETY_EXPERIMENTS
-from portfolio_sdpo.experiments.stocks import STOCKS
-from portfolio_sdpo.market.layouts import LAYOUTS
-from portfolio_sdpo.market.sources import SOURCES
+from portfolio_sdpo.experiments.cmdp.declared import EXPERIMENTS
+from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS
+from portfolio_sdpo.experiments.stocks.declared import STOCKS
+from portfolio_sdpo.portfolio.presets import PRESETS
+from portfolio_sdpo.prices.layouts import LAYOUTS
+from portfolio_sdpo.prices.sources import SOURCES
 from portfolio_sdpo.registry import Registry
 
 PROGRAM = Path(sys.executable).with_name("portfolio-sdpo")

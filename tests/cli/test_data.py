@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo.cli import build_app
-from portfolio_sdpo.market.snapshots import Store
+from portfolio_sdpo.prices.snapshots import Store
 
 KEY = "s3cr3t-k3y"
 DATES = pd.bdate_range("2020-03-02", periods=40)

@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.backtest import presets
-from portfolio_sdpo.backtest.agent import AgentSettings
-from portfolio_sdpo.backtest.presets import Preset
 from portfolio_sdpo.cli import demo
+from portfolio_sdpo.portfolio import presets
+from portfolio_sdpo.portfolio.agent import AgentSettings
+from portfolio_sdpo.portfolio.presets import Preset
 
 
 def test_ends_with_results_todays_weights_and_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 from portfolio_sdpo import cli
 from portfolio_sdpo.cli import _checks
 from portfolio_sdpo.cli._checks import Finding
-from portfolio_sdpo.market.cleaning import clean
-from portfolio_sdpo.market.manifest import Request
-from portfolio_sdpo.market.prices import Prices, wide
-from portfolio_sdpo.market.snapshots import Store
+from portfolio_sdpo.prices.cleaning import clean
+from portfolio_sdpo.prices.manifest import Request
+from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import AuditEntry, Registry
 
 ROOT = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ def test_a_check_that_breaks_does_not_take_the_others_along(monkeypatch: pytest.
 def test_a_home_that_cannot_be_written_to(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(tmp_path / place))
-    found = only(_checks.data_directory())
+    found = only(_checks.check_data_directory())
     assert found.status == "failure" and place in found.sentence and "cannot be written to" in found.sentence
     assert found.next == "Correct its permissions, or set PORTFOLIO_SDPO_HOME to another folder."
 
@@ -122,7 +122,7 @@ def test_a_home_that_cannot_be_written_to(place: str, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(("limit", "status"), [("LEAST_ROOM", "failure"), ("SCARCE_ROOM", "warning")])
 def test_a_disk_without_room(limit: str, status: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_checks, limit, 1 << 60)
-    found = only(_checks.data_directory())
+    found = only(_checks.check_data_directory())
     assert found.status == status and "GB free" in found.sentence and str(found.next).startswith("Make room")
 
 

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.experiments import presets
-from portfolio_sdpo.experiments.presets import CmdpSettings, Experiment
+from portfolio_sdpo.experiments.cmdp import declared as presets
+from portfolio_sdpo.experiments.cmdp.declared import CmdpSettings, Experiment
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import ActorSettings, CriticSettings, PpoSettings, Problem, SdpoSettings
 

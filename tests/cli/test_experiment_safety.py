@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.experiments import safety
-from portfolio_sdpo.experiments.safety import SafetyExperiment, WorldSettings
+from portfolio_sdpo.experiments.safety import declared as safety
+from portfolio_sdpo.experiments.safety.declared import SafetyExperiment, WorldSettings
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import ActorSettings, CriticSettings, PpoSettings, Problem, SdpoSettings
 

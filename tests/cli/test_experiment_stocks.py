@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.experiments import stocks
-from portfolio_sdpo.experiments.stocks import STOCKS, StocksExperiment
+from portfolio_sdpo.experiments.stocks import declared as stocks
+from portfolio_sdpo.experiments.stocks.declared import STOCKS, StocksExperiment
 
 
 @pytest.fixture(autouse=True)

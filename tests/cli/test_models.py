@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.backtest.agent import AgentSettings
-from portfolio_sdpo.backtest.trained import train_agent
+from portfolio_sdpo.portfolio.agent import AgentSettings
+from portfolio_sdpo.portfolio.store import train_agent
 from portfolio_sdpo.registry import AuditEntry, Registry
 
 QUICK = {"history": 60, "paths": 8, "first": 2, "learner": {"kind": "analytic", "hidden": (4, 4), "learning_rate": 0.1}}

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.backtest.load import load_latest
-from portfolio_sdpo.backtest.trained import load_agent
+from portfolio_sdpo.portfolio.load import load_latest
+from portfolio_sdpo.portfolio.store import load_agent
 
 
 @pytest.fixture(autouse=True)

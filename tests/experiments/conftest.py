@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from portfolio_sdpo.experiments.grid import Outcome
-from portfolio_sdpo.experiments.presets import CmdpSettings, Experiment
-from portfolio_sdpo.experiments.runner import run_experiment
+from portfolio_sdpo.experiments.cmdp.declared import CmdpSettings, Experiment
+from portfolio_sdpo.experiments.cmdp.runs import run_experiment
+from portfolio_sdpo.experiments.engine.grid import Outcome
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import ActorSettings, CriticSettings, PpoSettings, Problem, SdpoSettings
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from portfolio_sdpo.experiments.claims import QUESTIONS, Beats
-from portfolio_sdpo.experiments.presets import Experiment
-from portfolio_sdpo.experiments.smoke import PREFIX
+from portfolio_sdpo.experiments.cmdp.declared import Experiment
+from portfolio_sdpo.experiments.paper.claims import QUESTIONS, Beats
+from portfolio_sdpo.experiments.paper.smoke import PREFIX
 from portfolio_sdpo.experiments.studies import SCALES, CmdpStudy, Found, studies
 
 PLANNED = {

@@ -9,8 +9,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from portfolio_sdpo.experiments.safety import find_safety_experiment
-from portfolio_sdpo.experiments.safety_runs import safety_runs
+from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
+from portfolio_sdpo.experiments.safety.runs import safety_runs
 from portfolio_sdpo.rl.metrics import write_config, write_rows
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -53,7 +53,7 @@ CHECKS = {
     """,
     "04_the_paper": """
         import shutil
-        from portfolio_sdpo.experiments.folders import experiment_folder
+        from portfolio_sdpo.experiments.engine.folders import experiment_folder
         assert made_here and [study.name for study in found["A"]] == ["smoke-cmdp-variance"]
         assert all(each.status == "finished" for each in outcomes) and len(toy.found().names) == 3 * len(SEEDS)
         assert [study.name for study in found["B"]] == ["safety-b-pointgoal1-short"]

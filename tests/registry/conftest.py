@@ -17,8 +17,8 @@ from uuid import uuid4
 
 import pytest
 
-from portfolio_sdpo.backtest.agent import AgentSettings
-from portfolio_sdpo.backtest.trained import read_parts, train_agent
+from portfolio_sdpo.portfolio.agent import AgentSettings
+from portfolio_sdpo.portfolio.store import read_parts, train_agent
 from portfolio_sdpo.registry import Registry
 
 QUICK = AgentSettings(

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cases import cases
-from portfolio_sdpo.experiments.folders import read_json
-from portfolio_sdpo.experiments.grid import Run, Stage, run_grid
-from portfolio_sdpo.experiments.runner import run_experiment
-from portfolio_sdpo.experiments.smoke import CMDP_CVAR
+from portfolio_sdpo.experiments.cmdp.cases import cases
+from portfolio_sdpo.experiments.cmdp.runs import run_experiment
+from portfolio_sdpo.experiments.engine.folders import read_json
+from portfolio_sdpo.experiments.engine.grid import Run, Stage, run_grid
+from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
 from portfolio_sdpo.registry import Registry, schema
 from portfolio_sdpo.registry.experiments import INTERRUPTED, UNTOLD, Booked
 from portfolio_sdpo.rl.progress import Board
@@ -95,8 +95,8 @@ def test_results_are_there_as_soon_as_they_are_known(registry, tmp_path):
 COMMAND = """
 import sys
 from pathlib import Path
-from portfolio_sdpo.experiments.runner import run_experiment
-from portfolio_sdpo.experiments.smoke import CMDP_CVAR
+from portfolio_sdpo.experiments.cmdp.runs import run_experiment
+from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.experiments import Booked
 

@@ -11,8 +11,6 @@ from datetime import date
 import numpy as np
 import pytest
 
-from portfolio_sdpo.backtest.load import load_latest
-from portfolio_sdpo.backtest.trained import load_agent
 from portfolio_sdpo.errors import (
     CheckpointError,
     ModelCorruptError,
@@ -22,6 +20,8 @@ from portfolio_sdpo.errors import (
     RunError,
     SettingsError,
 )
+from portfolio_sdpo.portfolio.load import load_latest
+from portfolio_sdpo.portfolio.store import load_agent
 from portfolio_sdpo.registry import Registry, models
 
 
@@ -170,7 +170,7 @@ def test_one_damaged_model_does_not_hide_the_others(registry, ids, alter):
 
 def test_sound_bytes_of_another_version_are_told(registry, folder, monkeypatch):
     model = registry.add_model(folder)
-    monkeypatch.setattr("portfolio_sdpo.backtest.folders.FORMAT", 2)
+    monkeypatch.setattr("portfolio_sdpo.common.files.FORMAT", 2)
     with pytest.raises(RegistryError, match="cannot be loaded by this version"):
         registry.load_agent(model.id)
 

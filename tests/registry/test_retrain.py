@@ -13,10 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from portfolio_sdpo.backtest.agent import Agent, AgentSettings
-from portfolio_sdpo.backtest.load import load_latest
 from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent, run_backtest
-from portfolio_sdpo.backtest.trained import train_agent
 from portfolio_sdpo.errors import (
     ChampionChangedError,
     DivergenceError,
@@ -26,8 +23,11 @@ from portfolio_sdpo.errors import (
     SettingsError,
     SnapshotError,
 )
-from portfolio_sdpo.market.ingest import import_snapshot
-from portfolio_sdpo.market.samples import load_sample
+from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
+from portfolio_sdpo.portfolio.load import load_latest
+from portfolio_sdpo.portfolio.store import train_agent
+from portfolio_sdpo.prices.ingest import import_snapshot
+from portfolio_sdpo.prices.samples import load_sample
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.lock import only_one
 from portfolio_sdpo.registry.retrain import Retrained, RetrainSettings, retrain
@@ -186,7 +186,7 @@ def test_kept_when_worse(local: Registry, prices: Callable[..., str], monkeypatc
     """In a market that rises every day, cash is clearly worse."""
     # All in one second, so that the same agent trained twice is the same model to the byte.
     second = type("Second", (datetime,), {"now": classmethod(lambda cls, zone: datetime(2026, 1, 1, tzinfo=zone))})
-    monkeypatch.setattr("portfolio_sdpo.backtest.trained.datetime", second)
+    monkeypatch.setattr("portfolio_sdpo.portfolio.store.datetime", second)
     prices(rising({}))
     champion = go(local, "mine", config={**QUICK, "first": 40})
     done = go(local, "mine", config=IDLE)

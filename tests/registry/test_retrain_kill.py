@@ -19,8 +19,8 @@ FORKS = """
 import contextlib, io, json, os, random, shutil, signal, sys, time
 from pathlib import Path
 from portfolio_sdpo import cli
-from portfolio_sdpo.market.ingest import import_snapshot
-from portfolio_sdpo.market.samples import load_sample
+from portfolio_sdpo.prices.ingest import import_snapshot
+from portfolio_sdpo.prices.samples import load_sample
 
 root, kills = Path(sys.argv[1]), int(sys.argv[2])
 config = root / "tiny.toml"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from portfolio_sdpo.backtest.trained import read_parts, train_agent
+from portfolio_sdpo.portfolio.store import read_parts, train_agent
 from portfolio_sdpo.registry import Registry
 
 from .helpers import QUICK, Running, save_snapshot, serving

@@ -12,18 +12,18 @@ from typing import Any
 import httpx
 import pandas as pd
 import uvicorn
+
+from portfolio_sdpo.portfolio.agent import AgentSettings
+from portfolio_sdpo.portfolio.shield import CvarLimit
+from portfolio_sdpo.prices.cleaning import clean
+from portfolio_sdpo.prices.manifest import Request
+from portfolio_sdpo.prices.prices import Prices
+from portfolio_sdpo.prices.samples import load_sample
+from portfolio_sdpo.prices.snapshots import Store
+from portfolio_sdpo.registry import Registry
 from portfolio_sdpo_app.api.application import create_app
 from portfolio_sdpo_app.api.server import listen
 from portfolio_sdpo_app.api.settings import ServeSettings
-
-from portfolio_sdpo.backtest.agent import AgentSettings
-from portfolio_sdpo.backtest.shield import CvarLimit
-from portfolio_sdpo.market.cleaning import clean
-from portfolio_sdpo.market.manifest import Request
-from portfolio_sdpo.market.prices import Prices
-from portfolio_sdpo.market.samples import load_sample
-from portfolio_sdpo.market.snapshots import Store
-from portfolio_sdpo.registry import Registry
 
 # So tight a limit, and so light a barrier, that the shield has something to do.
 QUICK = AgentSettings(

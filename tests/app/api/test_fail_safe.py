@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from portfolio_sdpo.registry import Registry
 from portfolio_sdpo_app.api.deciding import age_in_sessions
 from portfolio_sdpo_app.api.live import Live
 from portfolio_sdpo_app.api.problems import ProblemError
 from portfolio_sdpo_app.api.settings import ServeSettings
-
-from portfolio_sdpo.registry import Registry
 
 from .helpers import problem, save_snapshot
 

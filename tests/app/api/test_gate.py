@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.registry import Registry
 from portfolio_sdpo_app.api.buckets import CALLERS, Buckets
 from portfolio_sdpo_app.api.metrics import Metrics
 from portfolio_sdpo_app.api.server import check_keys
 from portfolio_sdpo_app.api.settings import ServeSettings
-
-from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.registry import Registry
 
 from .helpers import problem
 

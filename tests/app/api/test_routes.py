@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from portfolio_sdpo_app.api import retraining
-from portfolio_sdpo_app.api.retraining import Retraining
 
 from portfolio_sdpo.backtest.record import home as backtests
 from portfolio_sdpo.backtest.record import read_record
 from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.retrain import RetrainSettings
+from portfolio_sdpo_app.api import retraining
+from portfolio_sdpo_app.api.retraining import Retraining
 
 from .helpers import problem
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from portfolio_sdpo.backtest.load import load_market
 from portfolio_sdpo.backtest.shielding import Recorded, Replayed, ShieldedStrategy
 from portfolio_sdpo.backtest.simulate import simulate
-from portfolio_sdpo.envs.portfolio.limits import Limits
-from portfolio_sdpo.market.snapshots import Store, content_hash
+from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.load import load_market
+from portfolio_sdpo.prices.snapshots import Store, content_hash
 from portfolio_sdpo.registry import Registry
 
 from .helpers import problem, save_snapshot

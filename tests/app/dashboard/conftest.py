@@ -19,14 +19,14 @@ from typing import Any
 import httpx
 import pytest
 
-from portfolio_sdpo.backtest.agent import Agent, AgentSettings
 from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent, run_backtest
-from portfolio_sdpo.backtest.trained import train_agent
-from portfolio_sdpo.market.cleaning import clean
-from portfolio_sdpo.market.manifest import Request
-from portfolio_sdpo.market.prices import Prices
-from portfolio_sdpo.market.samples import load_sample
-from portfolio_sdpo.market.snapshots import Store
+from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
+from portfolio_sdpo.portfolio.store import train_agent
+from portfolio_sdpo.prices.cleaning import clean
+from portfolio_sdpo.prices.manifest import Request
+from portfolio_sdpo.prices.prices import Prices
+from portfolio_sdpo.prices.samples import load_sample
+from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Registry
 
 # So light a barrier that it leaves cash at once.

@@ -1,0 +1,1 @@
+"""What the pages read and write: backtests, training logs, the registry, jobs and uploaded files."""

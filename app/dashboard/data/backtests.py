@@ -1,0 +1,128 @@
+"""The folders of backtests, which never change once they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from portfolio_sdpo.errors import RunError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from portfolio_sdpo.backtest.record import Record
+    from portfolio_sdpo.report.groups import Group
+
+CACHED = 8
+"""Backtests whose tables stay in memory."""
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """A backtest as it stands in a list."""
+
+    folder: Path
+    made: int
+    """When the folder was made, in nanoseconds: with its path, the key of everything that was read from it."""
+    config: dict[str, Any] | None
+    """None where it cannot be read."""
+
+    @property
+    def id(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    @property
+    def strategies(self) -> list[str]:
+        """Agents, then benchmarks."""
+        settings = {} if self.config is None else self.config["settings"]
+        return [*(agent["label"] for agent in settings.get("agents", ())), *settings.get("strategies", ())]
+
+    @property
+    def title(self) -> str:
+        """For a list to choose from: when, who, on what, and the end of the id, which differs for other results."""
+        if self.config is None:
+            return f"{self.id} (damaged)"
+        settings, data = self.config["settings"], self.config["data"]
+        agents = [agent["label"] for agent in settings["agents"]]
+        count = len(settings["strategies"])
+        who = [*agents, f"{count} benchmark{'s' * (count > 1)}"] if count else agents
+        made = datetime.fromisoformat(self.config["created_at"])
+        prices = data["snapshot"] or data["source"]
+        days = " to ".join(str(settings[edge] or data[also]) for edge, also in (("start", "first"), ("end", "last")))
+        return f"{made:%Y-%m-%d %H:%M} · {' + '.join(who)} · {prices} · {days} · {self.id[-8:]}"
+
+
+def list_backtests() -> list[Backtest]:
+    """All backtests in the data directory, the newest first; damaged ones are among them."""
+    from portfolio_sdpo.backtest.record import list_records
+
+    return [Backtest(folder, made := _made(folder), _config(str(folder), made)) for folder in list_records()]
+
+
+@dataclass(frozen=True, eq=False)
+class OpenBacktest:
+    """A backtest as the pages use it; shared between visitors, so nobody may change it."""
+
+    backtest: Backtest
+    record: Record
+    groups: list[Group]
+    """Strategies with all their seeds."""
+    main: Group
+    equity: dict[tuple[str, int | None], pd.DataFrame]
+    """Rows by strategy and seed."""
+    weights: dict[tuple[str, int | None], pd.DataFrame]
+    assets: list[str]
+
+    @property
+    def horizon(self) -> int:
+        """Sessions of a period that the limit is about."""
+        return int(self.record.config["settings"]["limit"]["horizon"])
+
+
+def open_backtest(backtest: Backtest) -> OpenBacktest:
+    """A backtest with its tables by strategy."""
+    return _open_backtest(str(backtest.folder), backtest.made, backtest)
+
+
+def _made(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0  # gone since it was listed; reading it says so
+
+
+@st.cache_resource(max_entries=1000, show_spinner=False)
+def _config(folder: str, made: int) -> dict[str, Any] | None:
+    from portfolio_sdpo.backtest.record import read_config
+
+    try:
+        config = read_config(Path(folder))
+        Backtest(Path(folder), made, config).title  # noqa: B018 - what cannot be listed is damaged
+    except (RunError, KeyError, TypeError, ValueError):
+        return None
+    return config
+
+
+@st.cache_resource(max_entries=CACHED, show_spinner="Reading the backtest")
+def _record(folder: str, made: int) -> Record:
+    from portfolio_sdpo.backtest.record import read_record
+
+    return read_record(Path(folder))
+
+
+@st.cache_resource(max_entries=CACHED, show_spinner=False)
+def _open_backtest(folder: str, made: int, _backtest: Backtest) -> OpenBacktest:
+    from portfolio_sdpo.backtest.tables import KEYS, by_track
+    from portfolio_sdpo.report.groups import groups, main_group
+
+    record = _record(folder, made)
+    found = groups(record.metrics)
+    assets = [str(column) for column in record.weights.columns if column not in KEYS]
+    return OpenBacktest(
+        _backtest, record, found, main_group(found), by_track(record.equity), by_track(record.weights), assets
+    )

@@ -1,0 +1,94 @@
+"""Tracks of several backtests as lines to compare: the sessions that they share, and their returns in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from portfolio_sdpo.report.groups import Group
+
+from .backtests import OpenBacktest
+
+MIN_SESSIONS = 20
+"""Sessions in common that a difference needs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A strategy of a run with its seeds, or one seed of it, under a name of its own."""
+
+    group: Group
+    tracks: dict[tuple[str, int | None], pd.DataFrame]
+    """Rows of the equity table by that name and seed."""
+    bootstrap: dict[str, Any] | None
+    """How the run drew its intervals."""
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """Of the seed that is shown."""
+        return self.tracks[self.group.key]
+
+
+def make_lines(run: OpenBacktest, letter: str, chosen: Sequence[str], every_seed: bool) -> list[Line]:
+    """The chosen strategies of a run, which is called by a letter."""
+    prefix = f"{letter} · " if letter else ""
+    bootstrap = run.record.config["settings"]["bootstrap"]
+    found = []
+    for group in run.groups:
+        if group.name not in chosen:
+            continue
+        single = every_seed and len(group.records) > 1
+        for records in [(record,) for record in group.records] if single else [group.records]:
+            name = prefix + group.name
+            if single:
+                # The seed before the name: who is shielded is known by the end of the name.
+                name = f"{prefix}seed {records[0]['seed']} · {group.name}"
+            tracks = {(name, record["seed"]): run.equity[group.name, record["seed"]] for record in records}
+            found.append(Line(Group(name, group.kind, tuple(records)), tracks, bootstrap))
+    return found
+
+
+def find_common_span(lines: Sequence[Line]) -> tuple[Any, Any] | None:
+    """First and last day that all lines have, where they do not have the same days anyway."""
+    edges = [(line.rows["date"].iloc[0], line.rows["date"].iloc[-1]) for line in lines]
+    first, last = max(edge[0] for edge in edges), min(edge[1] for edge in edges)
+    if len(set(edges)) == 1 or first >= last:
+        return None
+    return first.date(), last.date()
+
+
+def cut_to_span(lines: Sequence[Line], days: tuple[Any, Any]) -> list[Line]:
+    """The lines between two days, each starting at 1."""
+    low, high = pd.Timestamp(days[0]), pd.Timestamp(days[1])
+    cut = []
+    for line in lines:
+        tracks = {}
+        for key, rows in line.tracks.items():
+            inside = rows[rows["date"].between(low, high)]
+            tracks[key] = inside.assign(wealth=inside["wealth"] / inside["wealth"].iloc[0])
+        cut.append(replace(line, tracks=tracks))
+    return cut
+
+
+def choose_rival(lines: Sequence[Line]) -> int:
+    """Whom the others are compared with at first: 1/N, else another benchmark, else the last."""
+    names = [line.group.name.rpartition(" · ")[2] for line in lines]
+    kinds = [line.group.kind for line in lines]
+    if "equal-weight" in names:
+        return names.index("equal-weight")
+    return kinds.index("benchmark") if "benchmark" in kinds else len(lines) - 1
+
+
+def pair_returns(one: pd.DataFrame, other: pd.DataFrame) -> tuple[Any, Any] | None:
+    """Returns [D] of both over the sessions that both have; None where they are few or not the same sessions."""
+    first, second = one.iloc[1:], other.iloc[1:]
+    low = max(first["date"].iloc[0], second["date"].iloc[0])
+    high = min(first["date"].iloc[-1], second["date"].iloc[-1])
+    first, second = (rows[rows["date"].between(low, high)] for rows in (first, second))
+    if len(first) < MIN_SESSIONS or not np.array_equal(first["date"].to_numpy(), second["date"].to_numpy()):
+        return None
+    return first["return"].to_numpy(), second["return"].to_numpy()

@@ -1,0 +1,35 @@
+"""The process around one job: starts the command, waits, and writes down how it ended, whether anybody looks or not.
+
+Arguments: the job's folder, and the file descriptor of its lock, which the command gets too: while either of them
+lives, the job does.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from portfolio_sdpo.common.files import write_atomically
+
+
+def main(folder: Path, lock: int) -> int:
+    """Run the command of the job; its exit code, negative for the signal that ended it, goes to `exit.json`."""
+    # Python's own handlers, which a new program does not inherit: even below a shell that ignores Ctrl-C in the
+    # background, the command is interrupted by it, and this process waits for how it takes that.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    command = json.loads((folder / "job.json").read_text())["command"]
+    with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as error:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=error, pass_fds=(lock,))
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        code = process.wait()
+    ended = {"code": code, "ended_at": datetime.now(UTC).isoformat()}
+    write_atomically(folder / "exit.json", json.dumps(ended).encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,213 @@
+"""What can be started from the dashboard: settings, checked by the classes of the command line, as its arguments.
+
+What is None is left out of the command, and the preset, the champion or the prices decide.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from datetime import date
+from typing import Any
+
+from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
+from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.portfolio.load import load_market
+from portfolio_sdpo.portfolio.presets import NO_AGENT, plan
+from portfolio_sdpo.prices.snapshots import Store
+from portfolio_sdpo.registry import Registry
+from portfolio_sdpo.registry.recipe import RetrainSettings, resolve, standing
+from portfolio_sdpo.settings import Settings
+
+from . import jobs
+from .registry import open_registry
+
+SAMPLE = "the bundled sample"
+CHAMPION_PRICES = "the champion's prices"
+
+
+class JobRequest(Settings):
+    """What a backtest and a retrain have in common."""
+
+    snapshot: str | None = None
+    alpha: float | None = None
+    bound: float | None = None
+    horizon: int | None = None
+    fee_bps: float | None = None
+    cash: str | None = None
+    config: str = ""
+    """TOML with fields of `AgentSettings`."""
+
+    def settings_table(self) -> dict[str, Any]:
+        """What is in `config`."""
+        try:
+            return tomllib.loads(self.config)
+        except ValueError as error:
+            raise SettingsError(f"config: this is not valid TOML ({error}).") from None
+
+    @property
+    def config_text(self) -> str | None:
+        """The TOML, if there is any."""
+        return self.config if self.config.strip() else None
+
+    def list_common_options(self) -> dict[str, Any]:
+        """Options that both commands have."""
+        return {
+            "snapshot": self.snapshot,
+            "alpha": self.alpha,
+            "bound": self.bound,
+            "horizon": self.horizon,
+            "fee-bps": self.fee_bps,
+            "cash": self.cash,
+        }
+
+
+class BacktestRequest(JobRequest):
+    """`portfolio-sdpo backtest`."""
+
+    preset: str = "default"
+    algos: tuple[str, ...] = ()
+    """Empty: benchmarks only."""
+    strategies: tuple[str, ...] = ()
+    start: date | None = None
+    end: date | None = None
+    max_weight: float | None = None
+    shield: bool | None = None
+    seeds: str = "0"
+    jobs: int = 1
+
+    def check(self) -> BacktestSettings:
+        """What the command will run with; a sentence says what is wrong, before anything starts."""
+        seeds = _parse_seeds(self.seeds)
+        if self.jobs < 1:
+            raise SettingsError(f"jobs: must be at least 1 (got {self.jobs}).")
+        if not self.strategies and not self.algos:
+            raise SettingsError("strategies: name at least one strategy or agent.")
+        if not self.strategies:
+            raise SettingsError("strategies: choose at least one benchmark to compare the agents with.")
+        planned = plan(
+            self.preset,
+            list(self.algos) or [NO_AGENT],
+            config=self.settings_table(),
+            alpha=self.alpha,
+            bound=self.bound,
+            horizon=self.horizon,
+            fee_bps=self.fee_bps,
+            cash=self.cash,
+            shield=self.shield,
+        )
+        settings = BacktestSettings(
+            snapshot=self.snapshot,
+            strategies=self.strategies,
+            agents=tuple(
+                DeclaredAgent(label=label, settings=learning.model_dump(mode="json"))
+                for label, learning in planned.agents.items()
+            ),
+            start=self.start,
+            end=self.end,
+            fee_bps=planned.fee_bps,
+            cash=planned.cash,
+            limit=planned.limit,
+            limits={"max_weight": self.max_weight, "max_turnover": None},
+            shield=planned.shield,
+            seeds=seeds,
+            bootstrap={"seed": seeds[0]},
+        )
+        load_market(settings.snapshot, settings.cash, settings.start, settings.end)  # whether there are such days
+        return settings
+
+    def arguments(self) -> list[str]:
+        """The command's, without `--config`."""
+        shield = [] if self.shield is None else ["--shield" if self.shield else "--no-shield"]
+        options = self.list_common_options() | {
+            "preset": self.preset,
+            "algo": ",".join(self.algos) or NO_AGENT,
+            "strategies": ",".join(self.strategies),
+            "start": self.start,
+            "end": self.end,
+            "max-weight": self.max_weight,
+            "seeds": self.seeds.replace(" ", ""),
+            "jobs": self.jobs,
+        }
+        return [*_format_options(options), *shield]
+
+    @property
+    def title(self) -> str:
+        """In a few words."""
+        days = f", {self.start or 'first day'} to {self.end or 'last day'}" if self.start or self.end else ""
+        who = " and ".join(self.algos) or "benchmarks"
+        return f"Backtest of {who} on {self.snapshot or SAMPLE}{days}"
+
+
+class RetrainRequest(JobRequest):
+    """`portfolio-sdpo retrain`."""
+
+    preset: str | None = None
+    algo: str | None = None
+    update: bool = False
+    seed: int | None = None
+    holdout: int = 126
+
+    def check(self, registry: Registry) -> RetrainSettings:
+        """What the command will run with; a sentence says what is wrong, before anything starts."""
+        config = self.settings_table()
+        limit = {"alpha": self.alpha, "bound": self.bound, "horizon": self.horizon}
+        given = {name: value for name, value in limit.items() if value is not None}
+        if given:
+            config["limit"] = {**config.get("limit", {}), **given}
+        settings = RetrainSettings(
+            snapshot=self.snapshot,
+            update=self.update,
+            preset=self.preset,
+            algo=self.algo,
+            config=config,
+            fee_bps=self.fee_bps,
+            cash=self.cash,
+            seed=self.seed,
+            holdout=self.holdout,
+        )
+        recipe = resolve(settings, standing(registry), registry)
+        if recipe.snapshot is not None:
+            Store().find(recipe.snapshot)
+        elif self.update:
+            raise SettingsError("update: the bundled sample never changes; name a snapshot, or leave the update out.")
+        return settings
+
+    def arguments(self) -> list[str]:
+        """The command's, without `--config`."""
+        options = self.list_common_options() | {
+            "preset": self.preset,
+            "algo": self.algo,
+            "seed": self.seed,
+            "holdout": self.holdout,
+        }
+        return [*_format_options(options), *(["--update"] if self.update else [])]
+
+    @property
+    def title(self) -> str:
+        """In a few words."""
+        return f"Retrain on {self.snapshot or CHAMPION_PRICES}{', updated' * self.update}"
+
+
+def submit(request: BacktestRequest | RetrainRequest) -> jobs.DashboardJob:
+    """Check everything, then start the job; an error leaves nothing started."""
+    if isinstance(request, BacktestRequest):
+        request.check()
+        return jobs.start("backtest", request.arguments(), request.title, request.config_text)
+    registry = open_registry()
+    request.check(registry)
+    title = request.title
+    if registry.champion() is None:
+        title = title.replace(CHAMPION_PRICES, SAMPLE)
+    return jobs.start("retrain", request.arguments(), title, request.config_text)
+
+
+def _format_options(given: dict[str, Any]) -> list[str]:
+    """`--name=value`, as one word: a negative number is no option, nor is whatever a name begins with."""
+    return [f"--{name}={value}" for name, value in given.items() if value is not None]
+
+
+def _parse_seeds(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise SettingsError(f"seeds: must be whole numbers separated by commas (got {text!r}).") from None

@@ -1,0 +1,259 @@
+"""Backtests and retrains that the dashboard starts: the real command line in a process of its own, and how it stands.
+
+<home>/jobs/<id>/
+    job.json        what was asked for, and the command
+    config.toml     settings of the agents, if any were given
+    lock            locked for as long as a process of the job runs; nothing else tells whether it does
+    pid             of its process group
+    progress.json   its progress (`common.progress`)
+    stdout, stderr  what the command wrote
+    stop            somebody asked it to stop
+    exit.json       how it ended (`job_process`)
+
+The jobs in the registry belong to the REST service, which marks open ones as failed whenever it starts. The jobs here
+keep running when browser and dashboard are closed. Both are described by the registry's `Job`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from portfolio_sdpo.common.files import data_directory, write_atomically
+from portfolio_sdpo.common.locks import is_alive, share_lock
+from portfolio_sdpo.common.progress import VARIABLE
+from portfolio_sdpo.errors import NotRegisteredError, RetrainBusyError, RunError
+from portfolio_sdpo.registry import Job
+from portfolio_sdpo.registry.values import new_id, now
+
+JobKind = Literal["backtest", "retrain"]
+COMMAND = (sys.executable, "-P", "-m", "portfolio_sdpo")
+"""-P: what lies in the current folder is not imported in place of the package."""
+WRAPPER = (sys.executable, "-P", "-m", "portfolio_sdpo_app.dashboard.data.job_process")
+UNCHANGED = 3
+"""The exit code of a retrain that was done and changed nothing (`cli.retrain`)."""
+MAX_RUNNING = 4
+"""Jobs at a time."""
+LOG_BYTES = 20_000
+"""Bytes of what a job wrote that are shown, the last ones."""
+RESUME_HINT = "start it again with the same settings, and it resumes where it stopped."
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
+_start_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class DashboardJob:
+    """A job that was started here."""
+
+    job: Job
+    title: str
+    """What was asked for, in a few words."""
+    command: tuple[str, ...]
+    folder: Path
+    stopping: bool
+    """Somebody asked it to stop."""
+
+    @property
+    def running(self) -> bool:
+        """Whether a process is at it."""
+        return self.job.status == "running"
+
+    def log(self) -> str:
+        """The end of what it wrote besides its result."""
+        try:
+            with (self.folder / "stderr").open("rb") as file:
+                file.seek(max(file.seek(0, os.SEEK_END) - LOG_BYTES, 0))
+                return _ANSI.sub("", file.read().decode(errors="replace")).strip()
+        except OSError:
+            return ""
+
+
+def home() -> Path:
+    """Where jobs are kept."""
+    return data_directory() / "jobs"
+
+
+def start(kind: JobKind, arguments: Sequence[str], title: str = "", config: str | None = None) -> DashboardJob:
+    """Begin, and return at once. `config`: TOML for the command's `--config`."""
+    with _start_lock:
+        running = [each for each in list_jobs() if each.running]
+        if kind == "retrain" and any(each.job.kind == kind for each in running):
+            raise RetrainBusyError(
+                "A retrain that was started here is still running: wait for it to finish, or stop it."
+            )
+        if len(running) >= MAX_RUNNING:
+            raise RunError(f"{MAX_RUNNING} jobs are running already: wait for one of them to finish, or stop it.")
+        folder = home() / new_id()
+        command = [*COMMAND, kind, *arguments, "--json"]
+        contents = {}
+        if config is not None:
+            command += ["--config", str(folder / "config.toml")]
+            contents["config.toml"] = config
+        record = {"kind": kind, "title": title, "command": command, "created_at": now().isoformat()}
+        contents["job.json"] = json.dumps(record, indent=2)
+        try:
+            _make(folder, contents)
+            _spawn(folder)
+        except OSError as error:
+            raise RunError(
+                f"The job cannot be started in {folder} ({error.strerror}): free some space there."
+            ) from None
+    return read(folder)
+
+
+def list_jobs() -> list[DashboardJob]:
+    """All jobs, the newest first."""
+    try:
+        folders = sorted((path for path in home().iterdir() if _ID.fullmatch(path.name)), reverse=True)
+    except OSError:
+        return []
+    found = []
+    for folder in folders:
+        with suppress(NotRegisteredError):  # damaged, or removed meanwhile
+            found.append(read(folder))
+    return found
+
+
+def read(folder: Path) -> DashboardJob:
+    """How a job stands."""
+    # In this order: whoever holds the lock writes the exit before letting go.
+    alive = is_alive(folder / "lock")
+    ended = _json(folder / "exit.json")
+    record = _json(folder / "job.json")
+    try:
+        kind, created = str(record["kind"]), datetime.fromisoformat(record["created_at"])
+        title, command = str(record["title"]), tuple(map(str, record["command"]))
+    except (KeyError, TypeError, ValueError):
+        raise NotRegisteredError(f"There is no job {folder.name!r}.") from None
+    stopping = (folder / "stop").exists()
+    fraction, progress = _progress(folder)
+    values: dict[str, Any] = {"status": "running", "ended_at": None, "result": None, "error": None}
+    if ended is not None or not alive:
+        code = None if ended is None else int(ended["code"])
+        result = _result(str(folder), code) if code in (0, UNCHANGED, None) else None
+        values["result"] = result
+        if ended is not None:
+            values["ended_at"] = datetime.fromisoformat(ended["ended_at"])
+        if result is None:
+            values |= {"status": "failed", "error": _explain_failure(folder, code, stopping)}
+        else:
+            values["status"], fraction, progress = "done", 1.0, ""
+    job = Job(folder.name, kind, progress=progress, fraction=fraction, created_at=created, started_at=created, **values)
+    return DashboardJob(job, title, command, folder, stopping)
+
+
+def stop(folder: Path) -> None:
+    """Interrupt a job as Ctrl-C does; a second time, end it."""
+    if not is_alive(folder / "lock"):
+        return
+    try:
+        group = int((folder / "pid").read_text())
+    except (OSError, ValueError):
+        raise RunError("The job is still starting: try again in a moment.") from None
+    again = (folder / "stop").exists()
+    with suppress(OSError):
+        (folder / "stop").touch()
+    with suppress(ProcessLookupError):
+        # A member of the group holds the lock, so that the number cannot have passed to another group.
+        os.killpg(group, signal.SIGTERM if again else signal.SIGINT)
+
+
+def forget(folder: Path) -> None:
+    """Remove what is kept of a job that has ended; what came of it stays."""
+    if not read(folder).running:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make(folder: Path, contents: dict[str, str]) -> None:
+    """The folder with its lock, there as a whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
+    temporary.mkdir()
+    for name, content in contents.items():
+        (temporary / name).write_text(content, encoding="utf-8")
+    (temporary / "lock").touch()
+    temporary.rename(folder)
+
+
+def _spawn(folder: Path) -> None:
+    environment = dict(os.environ) | {VARIABLE: str(folder / "progress.json")}
+    with (folder / "lock").open("ab") as lock:
+        # Taken here and handed on, so that there is no moment in which the job seems dead.
+        share_lock(lock)
+        process = subprocess.Popen(
+            [*WRAPPER, str(folder), str(lock.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            pass_fds=(lock.fileno(),),
+            start_new_session=True,  # what ends the dashboard does not end it
+        )
+        write_atomically(folder / "pid", str(process.pid).encode())
+    threading.Thread(target=process.wait, name="job", daemon=True).start()  # so that no zombie stays
+
+
+def _json(path: Path) -> Any:
+    """What is in a small file; None if there is none, or not yet all of it."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _progress(folder: Path) -> tuple[float, str]:
+    try:
+        share, what = _json(folder / "progress.json")
+        return min(max(float(share), 0.0), 1.0), str(what)
+    except (TypeError, ValueError):
+        return 0.0, ""
+
+
+@lru_cache(maxsize=256)
+def _result(folder: str, code: int | None) -> dict[str, Any] | None:
+    """What the command printed, without the records, which its folder holds; of a job that has ended, so it stays."""
+    printed = _json(Path(folder, "stdout"))
+    if not isinstance(printed, dict):
+        return None
+    return {name: value for name, value in printed.items() if name not in ("config", "records")}
+
+
+def _explain_failure(folder: Path, code: int | None, stopped: bool) -> str:
+    """Why a job failed, in a sentence."""
+    if stopped:
+        return f"Stopped on request: {RESUME_HINT}"
+    if code is None:
+        return f"Its process was killed, or the machine was restarted: {RESUME_HINT}"
+    if code < 0:
+        with suppress(ValueError):
+            return f"It was terminated by {signal.Signals(-code).name}: {RESUME_HINT}"
+    return _find_error_message(folder) or f"It ended with exit code {code}: its log is shown below."
+
+
+def _find_error_message(folder: Path) -> str | None:
+    """The sentence that the command line ends with, as JSON or as people read it (`cli._frame`)."""
+    try:
+        lines = _ANSI.sub("", (folder / "stderr").read_text(errors="replace")).split("\n")
+    except OSError:
+        return None
+    for line in reversed(lines):
+        if line.startswith("Error: "):
+            return line.removeprefix("Error: ")
+        with suppress(ValueError, KeyError, TypeError):
+            return str(json.loads(line)["error"])
+    return None

@@ -1,0 +1,139 @@
+"""*Backtest*: what strategies earned, how far they fell, what they held, and whether the promise on risk was kept.
+
+All figures are those of `metrics.json` and the tables of the run, drawn by what draws the report.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from portfolio_sdpo.report import figures
+from portfolio_sdpo.report.sections import (
+    against,
+    all_figures,
+    cards,
+    headline,
+    lead,
+    monthly,
+    promises,
+    provenance,
+    remarks,
+    shielding,
+    subtitle,
+    today,
+)
+
+from ..data.backtests import OpenBacktest, open_backtest
+from ..widgets.downloads import offer_downloads
+from ..widgets.figures import show_figure
+from ..widgets.pickers import choose_backtest, choose_track, list_readable_backtests
+from ..widgets.sample import offer_sample
+from ..widgets.style import show_html
+
+CURVES = "Wealth and drawdown"
+CURVES_ALT = (
+    "Wealth of every strategy over time, after fees and starting at 1, and its drawdown from the highest wealth so far."
+)
+
+
+def render() -> None:
+    """The page."""
+    st.title("Backtest")
+    found = list_readable_backtests()
+    if not found:
+        offer_sample("There is no backtest yet.")
+        return
+    chosen = open_backtest(choose_backtest(found))
+    record, groups = chosen.record, chosen.groups
+    show_html(render_summary(chosen))
+    _curves(chosen)
+    st.subheader("Results")
+    show_html(headline(groups, record.config))
+    show_html(all_figures(groups) + against(groups) + shielding(groups))
+    _track(chosen)
+    st.subheader("Promises")
+    show_html(promises(groups))
+    with st.expander("Weights to hold after the last close"):
+        show_html(today(groups))
+    with st.expander("Limitations of these figures"):
+        show_html(remarks(record, groups))
+    with st.expander("Settings and data"):
+        show_html(provenance(record))
+    st.subheader("Download")
+    offer_downloads(chosen)
+
+
+def render_summary(chosen: OpenBacktest) -> str:
+    """What was traded, the result in two sentences, and the headline figures."""
+    about = f"<p class='sub'>{subtitle(chosen.record, chosen.groups)}</p>"
+    return about + lead(chosen.groups, chosen.main) + cards(chosen.main, chosen.groups)
+
+
+@st.fragment
+def _curves(chosen: OpenBacktest) -> None:
+    """Wealth and drawdown of all strategies."""
+    heading, switch = st.columns([4, 1], vertical_alignment="bottom")
+    heading.subheader(CURVES)
+    log = switch.toggle("Logarithmic", key="log")
+    show_figure(draw_wealth_and_drawdown(chosen), "equity", CURVES_ALT, legend=True, log=log, sketched=True)
+    st.caption(
+        "Top: wealth after fees, starting at 1. Bottom: drawdown from the highest wealth so far. With several seeds, "
+        "the line is the middle seed and the band spans all of them. Click a name to show or hide it in both."
+    )
+
+
+def draw_wealth_and_drawdown(chosen: OpenBacktest) -> figures.Spec:
+    """Both on one axis of time and with one legend, which hides a strategy in both."""
+    wealth = figures.curves(chosen.equity, chosen.groups, "wealth", percent=False)
+    fall = figures.curves(chosen.equity, chosen.groups, "drawdown", percent=True)
+    below = [trace | {"yaxis": "y2", "showlegend": False} for trace in fall["data"]]
+    layout = wealth["layout"]
+    return {
+        "data": [*wealth["data"], *below],
+        "layout": layout
+        | {
+            "height": 560,
+            "hoversubplots": "axis",
+            "xaxis": layout["xaxis"] | {"anchor": "y2"},
+            "yaxis": layout["yaxis"] | {"domain": [0.38, 1.0]},
+            "yaxis2": fall["layout"]["yaxis"] | {"domain": [0.0, 0.32], "nticks": 5},
+        },
+    }
+
+
+@st.fragment
+def _track(chosen: OpenBacktest) -> None:
+    """Weights, returns and months of one strategy."""
+    st.subheader("One strategy in detail")
+    record = choose_track(chosen, "track")
+    key = record["strategy"], record["seed"]
+    equity = chosen.equity[key]
+    st.markdown("**Weights over time**")
+    spec, _ = figures.weights(chosen.weights[key], chosen.assets)
+    show_figure(spec, "weights", f"Weights of {key[0]} after each day's trade, cash at the bottom.", legend=True)
+    step = figures.step_of(len(equity))
+    st.caption(
+        f"Weights after each day's trade, with cash at the bottom. Only the {figures.AREAS} largest stocks have "
+        "their own area." + (f" One day in {step} is drawn." if step > 1 else "")
+    )
+    st.markdown(f"**Returns over {chosen.horizon} sessions: promised and realised CVaR**")
+    _distribution(chosen, record, equity)
+    st.markdown("**Monthly returns**")
+    show_html(monthly(equity, str(key[0])))
+
+
+def _distribution(chosen: OpenBacktest, record: dict[str, Any], equity: Any) -> None:
+    edges = figures.bin_edges(chosen.equity, chosen.groups, chosen.horizon)
+    if edges is None:
+        st.caption(f"The backtest is shorter than {chosen.horizon} sessions, so it holds no full period.")
+        return
+    spec = figures.distribution(equity, record["promise"], edges)
+    show_figure(
+        spec, "distribution", "Histogram of the returns of all periods, with the limit and the realised CVaR marked."
+    )
+    st.caption(
+        "Returns of all overlapping periods, in orange where a loss exceeds the limit. The limit applies to the mean "
+        "of the tail, not to each period. The band is the interval of the realised CVaR."
+    )

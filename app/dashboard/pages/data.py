@@ -1,0 +1,166 @@
+"""*Data*: the price snapshots, their quality and provenance, and the upload of a file as a new snapshot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from portfolio_sdpo.errors import PortfolioSdpoError, SnapshotError
+from portfolio_sdpo.prices.cleaning import Repairs
+from portfolio_sdpo.prices.layouts import LAYOUTS
+from portfolio_sdpo.prices.manifest import Manifest
+from portfolio_sdpo.prices.snapshots import Snapshot, Store
+
+from ..data.uploads import MAX_MEGABYTES, import_upload, propose_name
+from ..widgets.figures import show_figure
+from ..widgets.snapshot_tables import draw_prices, render_facts, render_list, render_provenance, render_quality
+from ..widgets.style import show_html
+
+SNAPSHOT = "snapshot"
+"""The query parameter with a snapshot's name: its page can be linked to."""
+TICKERS = 8
+"""Curves that are shown at first."""
+
+
+def render() -> None:
+    """The page."""
+    st.title("Data")
+    _show_message()
+    store = Store()
+    found = _manifests(store)
+    if not found:
+        _offer()
+    else:
+        show_html(render_list(found))
+        for problem in (entry for entry in found.values() if isinstance(entry, SnapshotError)):
+            st.error(str(problem), icon=":material/error:")
+    with st.expander("Upload a price file", icon=":material/upload_file:", expanded=not found):
+        _upload()
+    sound = [name for name, entry in found.items() if isinstance(entry, Manifest)]
+    if sound:
+        _inspect(store, sound)
+
+
+def _show_message() -> None:
+    """What the previous run of the page did."""
+    if message := st.session_state.pop("data-told", None):
+        st.success(message, icon=":material/check:")
+
+
+def _manifests(store: Store) -> dict[str, Manifest | SnapshotError]:
+    found: dict[str, Manifest | SnapshotError] = {}
+    for name in store.list():
+        try:
+            found[name] = store.find(name)[1]
+        except SnapshotError as error:
+            found[name] = error
+    return found
+
+
+def _offer() -> None:
+    """Nothing is there yet."""
+    st.info("There is no snapshot yet. Upload a file, or use the bundled sample.", icon=":material/info:")
+    if st.button("Use the bundled sample", type="primary", icon=":material/bolt:", key="sample"):
+        from portfolio_sdpo.prices.ingest import fetch_snapshot
+
+        saved = fetch_snapshot("sample", (), None, None, "sample")
+        _leave_message(saved.snapshot.manifest, saved.new)
+    st.caption("The sample holds nine large US stocks from 2016 to 2021, adjusted for dividends and splits.")
+
+
+def _leave_message(manifest: Manifest, new: bool) -> None:
+    """Say what was done once the page is drawn again."""
+    held = f"{len(manifest.tickers)} tickers, {manifest.start} to {manifest.end}"
+    st.session_state["data-told"] = (
+        f"Snapshot {manifest.name} was created: {held}."
+        if new
+        else f"Snapshot {manifest.name} already holds exactly these prices."
+    )
+    st.query_params[SNAPSHOT] = manifest.name
+    st.session_state.pop("snapshot", None)
+    st.rerun()
+
+
+def _upload() -> None:
+    """A file, what to call it, and what the reader cannot know."""
+    file = st.file_uploader(
+        "CSV, CSV.gz or Parquet",
+        type=["csv", "gz", "parquet"],
+        max_upload_size=MAX_MEGABYTES,
+        help="Wide (a column per ticker), long (a row per date and ticker), or one ticker's table as Yahoo, Nasdaq or "
+        "Quandl write it. The layout is recognised.",
+    )
+    if file is None:
+        st.caption(f"At most {MAX_MEGABYTES} MB. Import a larger file, or a folder, with `portfolio-sdpo data import`.")
+        return
+    name = st.text_input("Name of the snapshot", propose_name(file.name), key=f"name-{file.file_id}")
+    with st.popover("Reading options and repairs"):
+        options = _options()
+    if not st.button("Create the snapshot", type="primary", icon=":material/save:"):
+        return
+    try:
+        with st.spinner("Reading and checking the prices"):
+            saved = import_upload(file.name, file.getvalue(), name.strip(), **options)
+    except PortfolioSdpoError as error:
+        st.error(str(error), icon=":material/error:")
+        return
+    _leave_message(saved.snapshot.manifest, saved.new)
+
+
+def _options() -> dict[str, Any]:
+    layout = st.selectbox("Layout", [None, *LAYOUTS], format_func=lambda each: each or "recognise automatically")
+    order = {"decided from the file": None, "day first": True, "month first": False}
+    first = st.selectbox("03/01/2011 is", list(order))
+    calendar = st.text_input("Calendar", "XNYS", help="A calendar of `exchange_calendars`, or none for no check.")
+    duplicates = st.selectbox(
+        "Two prices for one day", [None, "first", "last"], format_func=lambda each: each or "refuse the file"
+    )
+    drop = st.checkbox("Treat zero and negative prices as missing")
+    closed = st.checkbox("Drop days on which the exchange is closed")
+    return {
+        "layout": layout,
+        "dayfirst": order[first],
+        "calendar": None if calendar.strip().lower() in ("none", "") else calendar.strip(),
+        "repairs": Repairs(
+            duplicates=duplicates, non_positive="drop" if drop else None, extra_sessions="drop" if closed else None
+        ),
+    }
+
+
+def _inspect(store: Store, names: list[str]) -> None:
+    """One snapshot: its prices, its quality, its versions."""
+    asked = st.query_params.get(SNAPSHOT)
+    name = st.selectbox("Snapshot", names, index=names.index(asked) if asked in names else 0, key="snapshot")
+    st.query_params[SNAPSHOT] = name
+    digest, _ = store.find(name)
+    snapshot = _open(str(store.root), name, digest)
+    manifest = snapshot.manifest
+    show_html(render_facts(manifest))
+    _prices(snapshot)
+    st.subheader("Quality")
+    show_html(render_quality(manifest))
+    with st.expander("Provenance and versions"):
+        show_html(render_provenance(manifest, [each for _, each in store.history(name)]))
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the prices")
+def _open(root: str, name: str, digest: str) -> Snapshot:
+    """By the hash of its manifest, so that a new version is read and an old one is not read again."""
+    return Store().open(name)
+
+
+@st.fragment
+def _prices(snapshot: Snapshot) -> None:
+    st.subheader("Prices")
+    tickers = list(snapshot.manifest.tickers)
+    left, right = st.columns([4, 1], vertical_alignment="bottom")
+    chosen = left.multiselect(
+        "Tickers", tickers, default=tickers[:TICKERS], key=f"tickers-{snapshot.digest}", label_visibility="collapsed"
+    )
+    log = right.toggle("Logarithmic", key="prices-log")
+    if chosen:
+        alt = f"Prices of {', '.join(chosen[:TICKERS])}, each 100 at its first day."
+        show_figure(draw_prices(snapshot.frame, chosen), "prices", alt, legend=True, log=log)
+    more = f" {len(tickers) - len(chosen)} more can be chosen." if len(chosen) < len(tickers) else ""
+    st.caption(f"Each ticker is 100 on its first day.{more}")

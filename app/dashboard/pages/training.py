@@ -1,0 +1,271 @@
+"""*Training*: return and risk of a run while it learns, updated live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import date
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from portfolio_sdpo.errors import PortfolioSdpoError
+
+from ..data import jobs, training_logs
+from ..data.job_requests import BacktestRequest, submit
+from ..data.registry import open_registry
+from ..navigation import get_page
+from ..widgets.cards import format_age
+from ..widgets.figures import show_figure
+from ..widgets.style import show_html
+from ..widgets.training_figures import (
+    WINDOW,
+    draw_constraint,
+    draw_curve,
+    draw_objective,
+    draw_regimes,
+    format_value,
+    name_regimes,
+)
+
+LOG = "log"
+"""The query parameter with the key of a log: its page can be linked to."""
+SECONDS = 2.0
+"""Between two looks at a run that is going."""
+WORDS = {
+    "running": (":blue-badge[:material/sync: running]", "running"),
+    "finished": (":green-badge[:material/check: finished]", "finished"),
+    "failed": (":orange-badge[:material/error: failed]", "failed"),
+    "stopped": (":gray-badge[:material/pause: stopped]", "stopped"),
+}
+"""A badge, and the word in a list."""
+SAMPLE = BacktestRequest(
+    algos=("sdpo",),
+    strategies=("equal-weight", "buy-and-hold", "cash"),
+    alpha=0.1,
+    start=date(2019, 1, 2),
+    end=date(2019, 3, 29),
+)
+"""What is offered where nothing has trained yet: the agent of `portfolio-sdpo demo` on the bundled prices."""
+
+
+def render() -> None:
+    """The page."""
+    st.title("Training")
+    if message := st.session_state.pop("training-told", None):
+        st.success(message, icon=":material/check:")
+    found = _entries()
+    if not found:
+        _offer()
+        return
+    entry = _choose(found)
+    live = entry.state == "running"
+    st.fragment(_show_run, run_every=SECONDS if live else None)(entry.key, live)
+
+
+def _offer() -> None:
+    """Nothing has trained yet: say how to begin, and offer the sample; wait for what has only just begun."""
+    if any(each.running for each in jobs.list_jobs()):
+        st.fragment(_wait, run_every=SECONDS)()
+        return
+    st.info(
+        "Nothing has been trained here yet: start a backtest with an agent, a retrain or an experiment.",
+        icon=":material/info:",
+    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.button("Train on the bundled sample", type="primary", icon=":material/bolt:", key="sample"):
+            submit(SAMPLE)
+            st.rerun()
+        st.page_link(get_page("run"), label="Choose prices and settings")
+    st.caption(
+        "The sample is a backtest of SDPO on nine large US stocks in the first quarter of 2019. It takes a few minutes."
+    )
+
+
+def _wait() -> None:
+    """A job is running, and what it learns is not written down yet."""
+    going = [each.job for each in jobs.list_jobs() if each.running]
+    if not going or _entries():
+        st.rerun()
+    st.info(
+        "A job is running. Its training log appears here after its first decision.", icon=":material/hourglass_top:"
+    )
+    for job in going:
+        st.progress(job.fraction, text=job.progress or "starting")
+    st.page_link(get_page("run"), label="Show the job", icon=":material/play_circle:")
+
+
+def _entries() -> list[training_logs.LogEntry]:
+    try:
+        known = open_registry()
+    except PortfolioSdpoError as error:
+        st.warning(f"Models are not listed: {error}")
+        known = None
+    return training_logs.list_entries(known)
+
+
+def _choose(found: Sequence[training_logs.LogEntry]) -> training_logs.LogEntry:
+    """One of them: the one in the address, or the first."""
+    asked = st.query_params.get(LOG)
+    places = {entry.key: place for place, entry in enumerate(found)}
+    if asked is not None and asked not in places:
+        st.warning(f"The training log {asked} no longer exists. The newest one is shown instead.")
+    titles = {entry.key: f"{entry.title} · {WORDS[entry.state][1]}" for entry in found}
+    key = st.selectbox(
+        "Run",
+        list(titles),
+        index=places.get(asked or "", 0),
+        format_func=lambda each: titles[each],
+        label_visibility="collapsed",
+    )
+    st.query_params[LOG] = key
+    return found[places[key]]
+
+
+def _show_run(key: str, live: bool) -> None:
+    """The chosen run as it stands now; it is looked up each time, since it keeps changing."""
+    try:
+        entry = next((each for each in _entries() if each.key == key), None)
+        if entry is None:
+            # A backtest in progress has finished, or a folder was deleted.
+            st.session_state["training-told"] = (
+                "The run has ended and its folder no longer exists. The newest run is shown instead."
+            )
+            if key.startswith("walks/"):
+                st.session_state["training-told"] = "The backtest has finished, and its results are saved."
+            st.query_params.pop(LOG, None)
+            st.rerun()
+        if live and entry.state != "running":
+            st.rerun()  # stop looking
+        _state(entry)
+        log = _read(entry)
+        if log is None:
+            st.info("There is no log yet: a run writes its log together with its checkpoints.")
+        else:
+            _figures(log, entry.state)
+        _facts(entry)
+    except PortfolioSdpoError as error:
+        st.error(str(error), icon=":material/error:")
+
+
+def _read(entry: training_logs.LogEntry) -> training_logs.Log | None:
+    """The log, read again only when its file has changed; while that cannot be read, as it was before."""
+    kept: dict[str, Any] = st.session_state.setdefault("training-log", {})
+    version = training_logs.read_version(entry)
+    if kept.get("key") != (entry.key, version):
+        log = training_logs.read_log(entry, open_registry() if entry.file is None else None)
+        if log is None and kept.get("key", ("",))[0] == entry.key:
+            return kept["log"]
+        kept |= {"key": (entry.key, version), "log": log}
+    return kept["log"]
+
+
+def _state(entry: training_logs.LogEntry) -> None:
+    """Whether it runs, and when it was last heard of."""
+    told = WORDS[entry.state][0]
+    ago = format_age(time.time() - entry.changed)
+    match entry.state:
+        case "running":
+            told += f"  last updated {ago}; refreshed every {SECONDS:g} s"
+        case "stopped":
+            told += (
+                f"  no process is running, last updated {ago}. It waits for the rest of its backtest, or resumes from "
+                "its checkpoint when it is started again with the same settings."
+            )
+        case _:
+            told += f"  {ago}"
+    st.markdown(told)
+    if entry.message:
+        st.error(entry.message, icon=":material/error:")
+
+
+def _figures(log: training_logs.Log, state: training_logs.State) -> None:
+    frame = log.frame
+    done = len(frame)
+    if log.total and done < log.total:
+        st.progress(min(done / log.total, 1.0), text=f"{done:,} of {log.total:,} iterations")
+    show_html(_cards(log, state))
+    st.subheader("Return")
+    show_figure(draw_objective(frame, log.percent), "objective", "Return over the iterations.", legend=True)
+    what = (
+        "mean growth over a period, across all scenarios" if log.percent else "mean return of the episodes in a batch"
+    )
+    st.caption(f"For each iteration: {what}.")
+    for index, bounded in enumerate(log.bounds):
+        if f"risk_{index}" not in frame:
+            continue
+        st.subheader(f"Constraint: {bounded.name}" if len(log.bounds) > 1 else "Constraint")
+        show_figure(
+            draw_constraint(frame, index, bounded),
+            f"constraint-{index}",
+            f"Estimated {bounded.name} over the iterations against its bound.",
+            legend=True,
+        )
+        st.caption(f"{bounded.name}, as estimated by the learner. The shaded area violates the bound.")
+        _barrier(log, index)
+    extra = [name for name in ("kl", "entropy", "critic_loss", "steps_per_second") if name in frame]
+    if extra:
+        with st.expander("Optimisation details: KL, entropy, loss"):
+            for name in extra:
+                st.markdown(f"**{name.replace('_', ' ')}**")
+                show_figure(draw_curve(frame, name, name), f"extra-{name}", f"{name} over the iterations.")
+
+
+def _barrier(log: training_logs.Log, index: int) -> None:
+    """Regime, slack and price of one constraint."""
+    frame = log.frame
+    barrier = f"regime_{index}" in frame and frame[f"regime_{index}"].isin(["interior", "margin", "violated"]).any()
+    st.markdown("**Regime of the barrier**" if barrier else "**Inside the bound or in violation**")
+    show_figure(draw_regimes(frame, index), f"regimes-{index}", "Shares of iterations in each regime.", legend=True)
+    unit = ", in log growth" if log.percent else ""
+    parts = {
+        "slack": f"Slack: how far inside the bound{unit}",
+        "price": "Price: the constraint's weight in the objective",
+    }
+    shown = {name: text for name, text in parts.items() if f"{name}_{index}" in frame}
+    for column, (name, text) in zip(st.columns(max(len(shown), 1)), shown.items(), strict=False):
+        with column:
+            st.markdown(f"**{text}**")
+            show_figure(draw_curve(frame, f"{name}_{index}", name), f"{name}-{index}", f"{text}, over the iterations.")
+
+
+def _cards(log: training_logs.Log, state: training_logs.State) -> str:
+    """The newest figures."""
+    frame = log.frame
+    last = frame.tail(WINDOW)
+    made = "in total" if state == "finished" else "so far"
+    cells = [("iterations", "Iterations", f"{len(frame):,}", f"of {log.total:,}" if log.total else made)]
+    if "return" in frame:
+        mean = format_value(float(last["return"].mean()), log.percent)
+        cells.append(("return", "Return", mean, f"mean of the last {len(last)}"))
+    for index, bounded in enumerate(log.bounds):
+        if f"risk_{index}" not in frame:
+            continue
+        sign = "≤" if bounded.sense == "<=" else "≥"
+        risk = format_value(float(last[f"risk_{index}"].mean()), bounded.percent)
+        bound = format_value(bounded.bound, bounded.percent)
+        name = bounded.name[:1].upper() + bounded.name[1:]
+        cells.append((f"risk-{index}", name, risk, f"mean of the last {len(last)}; bound {sign} {bound}"))
+        beyond = name_regimes(frame, index) == "violated"
+        cells.append(
+            (
+                f"beyond-{index}",
+                "Iterations in violation",
+                f"{100 * beyond.mean():.1f} %",
+                f"{100 * beyond.tail(WINDOW).mean():.0f} % of the last {len(last)}",
+            )
+        )
+    content = "".join(
+        f"<div class='card'><dt>{escape(name)}</dt><dd><span class='figure' data-name='{field}'>{escape(value)}</span>"
+        f"<br><span class='more'>{escape(note)}</span></dd></div>"
+        for field, name, value, note in cells
+    )
+    return f"<dl class='cards'>{content}</dl>"
+
+
+def _facts(entry: training_logs.LogEntry) -> None:
+    with st.expander("Settings"):
+        shown = {name: value for name, value in entry.facts.items() if not isinstance(value, (list, dict))}
+        st.markdown("  \n".join(f"{name}: `{value}`" for name, value in shown.items() if value != "") or "–")
+        st.caption(entry.key)

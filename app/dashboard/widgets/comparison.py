@@ -1,0 +1,151 @@
+"""Tables and the figure of the page *Compare*; differences are those of `statistics.growth_difference`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from portfolio_sdpo.backtest.resample import Bootstrap
+from portfolio_sdpo.backtest.statistics import growth_difference
+from portfolio_sdpo.report.figures import Spec, line_styles
+from portfolio_sdpo.report.sections import (
+    COLUMNS,
+    NONE,
+    figure_of,
+    interval_of,
+    percent,
+    share,
+    span,
+    table,
+    verdict,
+)
+
+from ..data.comparison import Line, pair_returns
+
+SYMBOLS = {"agent": "circle", "shielded": "circle-open", "benchmark": "square"}
+"""Of a point, by the kind of strategy."""
+
+
+def render_results(lines: Sequence[Line]) -> str:
+    """A row per line: its α and limit, its figures with their intervals, whether it kept the limit."""
+    rows = []
+    for line in lines:
+        record = line.group.shown
+        promise = record["promise"]
+        cells = [f"<td>{share(promise['alpha'])}</td>", f"<td>{percent(promise['bound'])}</td>"]
+        for field, _, written, with_interval in COLUMNS:
+            interval = interval_of(record, field, written) if with_interval else ""
+            spread = line.group.range(field) if field in ("final_wealth", "sharpe", "cvar_window") else None
+            text = figure_of(record, field, written) + (f"<small>{interval}</small>" if interval else "")
+            text += f"<small>seeds {span(*spread, written)}</small>" if spread else ""
+            cells.append(f"<td>{text}</td>")
+            if field == "cvar_window":
+                cells.append(f"<td>{verdict(promise['kept'])}</td>")
+        name = escape(line.group.name)
+        days = f"<small>{escape(record['start'])} to {escape(record['end'])}</small>"
+        rows.append(f"<tr data-row='{name}'><th scope='row'>{name}{days}</th>{''.join(cells)}</tr>")
+    headings = ["Strategy", "α", "Limit", *(heading for _, heading, _, _ in COLUMNS)]
+    headings.insert(headings.index("CVaR") + 1, "Kept")
+    caption = (
+        "CVaR is the mean of the worst fraction α of the returns over the horizon of each backtest. Small print: "
+        "intervals from a stationary block bootstrap of the days. With several seeds, the row shows the middle seed, "
+        "and “seeds” the range over all of them."
+    )
+    return table(caption, headings, rows)
+
+
+def render_differences(lines: Sequence[Line], rival: Line) -> str:
+    """By how much each line grew faster than its rival over their common sessions."""
+    rows = []
+    for line in lines:
+        if line is rival:
+            continue
+        name = escape(line.group.name)
+        both = pair_returns(line.rows, rival.rows)
+        if both is None:
+            cells = f"<td>{NONE}</td><td>no common sessions</td><td>0</td>"
+        else:
+            bootstrap = None if line.bootstrap is None else Bootstrap.model_validate(line.bootstrap)
+            found = growth_difference(*both, bootstrap)
+            low, high = found["interval"] or (None, None)
+            interval = "" if low is None or high is None else span(low, high, percent)
+            cells = f"<td>{figure_of(found, 'growth', percent)}</td><td>{interval}</td><td>{len(both[0])}</td>"
+        rows.append(f"<tr data-row='{name}'><th scope='row'>{name}</th>{cells}</tr>")
+    caption = (
+        f"Annual log growth in excess of {escape(rival.group.name)} on the sessions that both have. Both are resampled "
+        "together for the interval, so that common moves cancel. With several seeds, the middle seeds are compared."
+    )
+    return table(caption, ["Strategy", "Excess growth a year", "Interval", "Sessions"], rows)
+
+
+def draw_risk_and_return(lines: Sequence[Line]) -> Spec:
+    """Growth a year over the realised CVaR, with their intervals."""
+    styles = line_styles([line.group for line in lines])
+    data: list[Spec] = []
+    for line in lines:
+        record, colour = line.group.shown, styles[line.group.name]["color"]
+        if record["cvar_window"] is None or record["cagr"] is None:
+            continue
+        point: Spec = {
+            "type": "scatter",
+            "mode": "markers",
+            "name": escape(line.group.name),
+            "x": [record["cvar_window"]],
+            "y": [record["cagr"]],
+            "marker": {
+                "size": 11,
+                "color": colour,
+                "symbol": SYMBOLS.get(line.group.kind, "circle"),
+                "line": {"width": 2, "color": colour},
+            },
+            "hovertemplate": "%{fullData.name}<br>CVaR %{x:.1%}<br>growth %{y:.1%}<extra></extra>",
+        }
+        for side, field in (("x", "cvar_window"), ("y", "cagr")):
+            low, high = record["intervals"].get(field, (None, None))
+            if low is not None and high is not None:
+                point[f"error_{side}"] = {
+                    "type": "data",
+                    "symmetric": False,
+                    "array": [high - record[field]],
+                    "arrayminus": [record[field] - low],
+                    "thickness": 1,
+                    "width": 0,
+                    "color": colour if colour.startswith("#") else "var(--muted)",
+                }
+        data.append(point)
+    bounds = sorted({line.group.shown["promise"]["bound"] for line in lines})
+    shapes = [
+        {
+            "type": "line",
+            "x0": bound,
+            "x1": bound,
+            "yref": "paper",
+            "y0": 0,
+            "y1": 1,
+            "line": {"color": "var(--ink)", "width": 1.5, "dash": "dash"},
+        }
+        for bound in bounds
+    ]
+    notes = [
+        {
+            "x": bound,
+            "yref": "paper",
+            "y": 1.0,
+            "yanchor": "bottom",
+            "showarrow": False,
+            "text": f"limit {percent(bound)}",
+        }
+        for bound in bounds
+    ]
+    axis: Spec = {"tickformat": ".0%", "gridcolor": "var(--line)", "automargin": True, "zeroline": False}
+    layout = {
+        "height": 400,
+        "margin": {"l": 48, "r": 20, "t": 30, "b": 40},
+        "showlegend": False,
+        "hovermode": "closest",
+        "xaxis": axis | {"title": {"text": "realised CVaR"}},
+        "yaxis": axis | {"title": {"text": "annual growth"}},
+        "shapes": shapes,
+        "annotations": notes,
+    }
+    return {"data": data, "layout": layout}

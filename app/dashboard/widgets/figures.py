@@ -1,0 +1,98 @@
+"""How plotly figures of the report are drawn on the pages, in colours that can be seen on light and dark.
+
+Colours are Okabe and Ito's, told apart with any kind of colour vision (`report.figures`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import streamlit as st
+
+from portfolio_sdpo.report.figures import Spec
+
+from .sketch import draw_empty_sketch, draw_sketch
+from .style import show_html
+
+_NEUTRAL = {"ink": "#7d8894", "muted": "#8d99a5", "line": "rgba(128,138,148,0.25)", "cash": "rgba(128,138,148,0.45)"}
+"""Greys that stand out on white and on black."""
+_SEPARATOR = "rgba(255,255,255,0.55)"
+_CONFIG = {
+    "displaylogo": False,
+    "displayModeBar": "hover",
+    # Named one by one: some of plotly's own buttons would send the figure to a server.
+    "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+}
+
+
+def show_figure(
+    spec: Spec, name: str, alt: str, *, legend: bool = False, log: bool = False, sketched: bool = False
+) -> None:
+    """Draw a specification of `report.figures`; `name` is the element's key, `alt` says what it shows.
+
+    With `sketched` (lines over days, with a legend) a static picture is shown until plotly has drawn the figure.
+    """
+    data, layout = prepare_figure(spec, legend=legend, log=log)
+    if not sketched:
+        _plot(data, layout, name, alt)
+        return
+    with st.container(key=f"{name}-sketched"):
+        show_html(draw_empty_sketch(layout) if log else draw_sketch(data, layout, alt))
+        _plot(data, layout, name, alt)
+
+
+def prepare_figure(spec: Spec, *, legend: bool = False, log: bool = False) -> tuple[list[Spec], Spec]:
+    """Traces and layout as they are drawn here: in colours for light and dark, with Streamlit's own fonts."""
+    layout = apply_colours(spec["layout"])
+    # Streamlit's theme sets these, in light and in dark.
+    for part in ("font", "hoverlabel", "modebar"):
+        layout.pop(part, None)
+    for axis in ("xaxis", "yaxis", "yaxis2"):
+        layout.get(axis, {}).pop("tickcolor", None)
+        if layout.get(axis, {}).get("tickformat") == ".0%":
+            # Half percents too, where the figure is tall enough for them: no two ticks may read the same.
+            layout[axis]["tickformat"] = ".2~%"
+    if log:
+        layout["yaxis"] |= {"type": "log"}
+    data = apply_colours(spec["data"])
+    if legend:
+        data = _add_legend(data)
+        # At the bottom of the element, below whatever the axis needs: plotly keeps that room free at any width.
+        layout |= {
+            "showlegend": True,
+            "legend": {
+                "orientation": "h",
+                "yref": "container",
+                "y": 0,
+                "yanchor": "bottom",
+                "x": 0,
+                "xanchor": "left",
+                "traceorder": "normal",
+            },
+        }
+        layout["height"] += 30 + 7 * sum(trace["showlegend"] for trace in data)
+    return data, layout
+
+
+def apply_colours(part: Any) -> Any:
+    """A copy with the style sheet's colours as ones that can be seen on light and dark."""
+    text = re.sub(r'"var\(--(\w+)\)"', lambda found: json.dumps(_NEUTRAL.get(found[1], _SEPARATOR)), json.dumps(part))
+    return json.loads(text)
+
+
+def _plot(data: list[Spec], layout: Spec, name: str, alt: str) -> None:
+    import plotly.graph_objects as go
+
+    st.plotly_chart(go.Figure(data=data, layout=layout), key=name, config=_CONFIG, alt=alt)
+
+
+def _add_legend(traces: list[Spec]) -> list[Spec]:
+    """Curves with entries in a legend; those that are hidden at first can be asked for there, bands go with them."""
+    for trace in traces:
+        if "meta" in trace:
+            trace["legendgroup"] = trace["meta"]
+            trace["visible"] = True if trace.get("visible", True) else "legendonly"
+        trace.setdefault("showlegend", "name" in trace)
+    return traces

@@ -1,0 +1,55 @@
+"""Choosing among backtests and their tracks, the same way on every page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from ..data.backtests import Backtest, OpenBacktest, list_backtests
+
+RUN = "run"
+"""The query parameter with the id of a backtest: its page can be linked to."""
+
+
+def list_readable_backtests() -> list[Backtest]:
+    """All that can be read, the newest first; the others are named."""
+    found = list_backtests()
+    for each in found:
+        if each.config is None:
+            st.warning(f"The backtest {each.id} is damaged and is not listed: delete its folder, or run it again.")
+    return [each for each in found if each.config is not None]
+
+
+def choose_backtest(found: list[Backtest]) -> Backtest:
+    """One of them: the one in the address, or the newest."""
+    asked = st.query_params.get(RUN)
+    places = {each.id: place for place, each in enumerate(found)}
+    if asked is not None and asked not in places:
+        st.warning(f"The backtest {asked} no longer exists. The newest one is shown instead.")
+    chosen = st.selectbox(
+        "Backtest",
+        found,
+        index=places.get(asked or "", 0),
+        format_func=lambda each: each.title,
+        key="backtest",
+        label_visibility="collapsed",
+    )
+    st.query_params[RUN] = chosen.id
+    return chosen
+
+
+def choose_track(backtest: OpenBacktest, key: str) -> dict[str, Any]:
+    """The record of a strategy, and if it has several seeds of one of these; the main one and the middle at first."""
+    names = [group.name for group in backtest.groups]
+    left, right = st.columns([3, 1])
+    name = left.selectbox("Strategy", names, index=names.index(backtest.main.name), key=f"{key}-strategy")
+    group = backtest.groups[names.index(name)]
+    if len(group.records) == 1:
+        return group.records[0]
+    seeds = [record["seed"] for record in group.records]
+    middle = seeds.index(group.shown["seed"])
+    seed = right.selectbox(
+        "Seed", seeds, index=middle, key=f"{key}-seed-{name}", help="The middle seed is shown first."
+    )
+    return group.records[seeds.index(seed)]

@@ -1,0 +1,33 @@
+"""The bundled sample, for users without a backtest: benchmarks in 2019, written like any other backtest."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from ..navigation import get_page
+
+STRATEGIES = ("equal-weight", "minimum-variance", "minimum-cvar", "maximum-return", "buy-and-hold", "cash")
+START, END = "2019-01-02", "2019-12-31"
+
+
+def run_sample() -> None:
+    """Run it, with its progress on the page."""
+    from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
+
+    bar = st.progress(0.0, "Reading the sample")
+
+    def progress(title: str, done: int, total: int) -> None:
+        bar.progress((STRATEGIES.index(title) + done / max(total, 1)) / len(STRATEGIES), title)
+
+    run_backtest(BacktestSettings(strategies=STRATEGIES, start=START, end=END), progress=progress)
+
+
+def offer_sample(what: str) -> None:
+    """Say what is missing, and offer a backtest of benchmarks on the bundled prices."""
+    st.info(what, icon=":material/info:")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.button("Try it on the bundled sample", type="primary", icon=":material/bolt:", key="sample"):
+            run_sample()
+            st.rerun()
+        st.page_link(get_page("run"), label="Choose prices and settings")
+    st.caption("The sample runs benchmark strategies on nine large US stocks in 2019. It takes a few seconds.")

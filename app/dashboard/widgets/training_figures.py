@@ -1,0 +1,196 @@
+"""Figures of a training log, as plotly specifications in the style of `report.figures`."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from portfolio_sdpo.report.figures import Spec
+from portfolio_sdpo.report.sections import percent as as_percent
+
+from ..data.training_logs import LogConstraint
+
+POINTS = 1500
+"""Iterations at most in a curve; of more, the mean of neighbours."""
+BARS = 60
+"""Bars at most in a picture of regimes."""
+WINDOW = 20
+"""Iterations over which an estimate is averaged for the eye."""
+REGIMES = {
+    "interior": ("#0072B2", "inside"),
+    "margin": ("#E69F00", "in the margin"),
+    "violated": ("#D55E00", "in violation"),
+}
+"""Colour and word of each, from safe to unsafe."""
+OUTSIDE = ("exact", "integrated", "true")
+"""What measures a policy from outside, the best first: `exact_risk_0`, `true_return`."""
+
+
+def draw_objective(frame: pd.DataFrame, percent: bool) -> Spec:
+    """The return over the iterations, and beside the learner's estimate what was independent measurement."""
+    data = [*_estimate(frame, "return", "learner's estimate", percent)]
+    measured = next((name for kind in OUTSIDE if (name := f"{kind}_return") in frame), None)
+    if measured is not None:
+        data.append(_line(frame, measured, "independent measurement", "#009E73", percent))
+    layout = _layout(frame, percent)
+    if percent:
+        values = np.array([value for trace in data for value in trace["y"]], dtype=float)
+        layout["yaxis"]["tickformat"] = f".{_digits(float(np.ptp(values)) if len(values) else 0.0)}%"
+    return {"data": data, "layout": layout}
+
+
+def draw_constraint(frame: pd.DataFrame, index: int, bounded: LogConstraint) -> Spec:
+    """The estimated risk over the iterations against its bound, the unsafe side shaded."""
+    data = [*_estimate(frame, f"risk_{index}", "learner's estimate", bounded.percent)]
+    measured = next((name for kind in OUTSIDE if (name := f"{kind}_risk_{index}") in frame), None)
+    if measured is not None:
+        data.append(_line(frame, measured, "independent measurement", "#009E73", bounded.percent))
+    layout = _layout(frame, bounded.percent)
+    low, high = _reach([np.asarray(trace["y"], dtype=float) for trace in data], bounded.bound)
+    unsafe = (bounded.bound, high) if bounded.sense == "<=" else (low, bounded.bound)
+    sign = "≤" if bounded.sense == "<=" else "≥"
+    layout["yaxis"] |= {"range": [low, high]} | ({"tickformat": f".{_digits(high - low)}%"} if bounded.percent else {})
+    layout["shapes"] = [
+        {
+            "type": "rect",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "y0": unsafe[0],
+            "y1": unsafe[1],
+            "fillcolor": "rgba(213,94,0,0.10)",
+            "line": {"width": 0},
+            "layer": "below",
+        },
+        {
+            "type": "line",
+            "xref": "paper",
+            "x0": 0,
+            "x1": 1,
+            "y0": bounded.bound,
+            "y1": bounded.bound,
+            "line": {"color": "#D55E00", "width": 2, "dash": "dash"},
+        },
+    ]
+    layout["annotations"] = [
+        {
+            "xref": "paper",
+            # On the forbidden side and at the left: there a run that starts safely is not.
+            "x": 0.005,
+            "xanchor": "left",
+            "y": bounded.bound,
+            "yanchor": "top" if bounded.sense == ">=" else "bottom",
+            "text": f"bound {sign} {format_value(bounded.bound, bounded.percent)}",
+            "showarrow": False,
+            "font": {"size": 12, "color": "#D55E00"},
+        }
+    ]
+    return {"data": data, "layout": layout}
+
+
+def draw_regimes(frame: pd.DataFrame, index: int) -> Spec:
+    """In which regime the barrier was: shares of neighbouring iterations, stacked."""
+    words = name_regimes(frame, index)
+    size = max(1, -(-len(frame) // BARS))
+    groups = np.arange(len(frame)) // size
+    # Each bar is as wide as the iterations it stands for, so that no gap looks like a regime.
+    x, width = frame["iteration"].groupby(groups).mean(), frame["iteration"].groupby(groups).count()
+    data = [
+        {
+            "type": "bar",
+            "name": name,
+            "x": x.tolist(),
+            "width": width.tolist(),
+            "y": (words == word).groupby(groups).mean().round(4).tolist(),
+            "marker": {"color": colour, "line": {"width": 0}},
+            "hovertemplate": f"{name} %{{y:.0%}}<extra></extra>",
+        }
+        for word, (colour, name) in REGIMES.items()
+    ]
+    layout = _layout(frame, percent=True, height=170)
+    layout["yaxis"] |= {"range": [0, 1], "tickvals": [0, 0.5, 1], "tickformat": ".0%"}
+    return {"data": data, "layout": layout | {"barmode": "stack", "bargap": 0}}
+
+
+def draw_curve(frame: pd.DataFrame, column: str, name: str) -> Spec:
+    """Any column over the iterations."""
+    data = [_line(frame, column, name, "#0072B2", percent=False)]
+    return {"data": data, "layout": _layout(frame, percent=False, height=210)}
+
+
+def name_regimes(frame: pd.DataFrame, index: int) -> pd.Series[Any]:
+    """The regime of every iteration; without a barrier it is interior or violated."""
+    slack = frame[f"slack_{index}"] if f"slack_{index}" in frame else pd.Series(np.nan, frame.index)
+    plain = pd.Series(np.where(slack.isna(), "", np.where(slack > 0, "interior", "violated")), frame.index)
+    if f"regime_{index}" not in frame:
+        return plain
+    recorded = frame[f"regime_{index}"].astype(object)
+    return recorded.where(recorded.isin(list(REGIMES)), plain)
+
+
+def format_value(value: float, percent: bool) -> str:
+    """A figure to the eye."""
+    return as_percent(value, 2) if percent else f"{value:.4g}".replace("-", "−")
+
+
+def _estimate(frame: pd.DataFrame, column: str, name: str, percent: bool) -> list[Spec]:
+    """A noisy column: its values faint, their running mean plain."""
+    if column not in frame:
+        return []
+    faint = _line(frame, column, f"{name}, each", "rgba(0,114,178,0.30)", percent)
+    faint["line"]["width"] = 1
+    smooth = frame[["iteration"]].assign(mean=frame[column].rolling(WINDOW, min_periods=1).mean())
+    return [faint, _line(smooth, "mean", f"{name}, mean of {WINDOW}", "#0072B2", percent)]
+
+
+def _line(frame: pd.DataFrame, column: str, name: str, colour: str, percent: bool) -> Spec:
+    thin = frame[["iteration", column]].dropna()
+    size = max(1, -(-len(thin) // POINTS))
+    if size > 1:
+        thin = thin.groupby(np.arange(len(thin)) // size).mean()
+    form = ".3%" if percent else ".5g"
+    return {
+        "type": "scatter",
+        "mode": "lines" if len(thin) > 1 else "lines+markers",
+        "name": escape(name),
+        "x": thin["iteration"].round(2).tolist(),
+        "y": [float(f"{value:.6g}") for value in thin[column]],
+        "line": {"color": colour, "width": 2},
+        "hovertemplate": f"%{{fullData.name}}  %{{y:{form}}}<extra></extra>",
+    }
+
+
+def _reach(values: list[Any], bound: float) -> tuple[float, float]:
+    """From the lowest to the highest, with the bound inside; the few wildest estimates may be cut off."""
+    finite = [each[np.isfinite(each)] for each in values if len(each)]
+    shown = np.concatenate([*finite, [bound]]) if finite else np.array([bound])
+    low, high = (float(edge) for edge in np.quantile(shown, [0.005, 0.995]))
+    low, high = min(low, bound), max(high, bound)
+    room = 0.12 * (high - low) or max(abs(bound), 1.0) * 0.1
+    return low - room, high + room
+
+
+def _digits(reach: float) -> int:
+    """Digits after the point of a percentage that tell neighbouring ticks apart."""
+    return 1 if reach <= 0.0 else min(max(1 - math.floor(math.log10(100 * reach)), 0), 6)
+
+
+def _layout(frame: pd.DataFrame, percent: bool, height: int = 260) -> Spec:
+    axis: Spec = {"gridcolor": "var(--line)", "linecolor": "var(--line)", "zeroline": False, "automargin": True}
+    return {
+        "height": height,
+        "margin": {"l": 48, "r": 12, "t": 10, "b": 36},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "hovermode": "x unified",
+        "showlegend": False,
+        # There is no iteration between the second and the third.
+        "xaxis": axis
+        | ({"dtick": 1} if len(frame) < 10 else {})
+        | {"showgrid": False, "title": {"text": "iteration", "standoff": 10}},
+        "yaxis": axis | ({"tickformat": ".1%"} if percent else {}),
+    }

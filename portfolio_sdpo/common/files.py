@@ -1,0 +1,178 @@
+"""Files and folders that survive a crash: the old content or the new one, never a part of either.
+
+The data directory is where everything goes that the tool makes or downloads. A file is replaced in one step
+(`write_atomically`); a folder of results is written as a whole and never changed afterwards (`FolderStore`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from platformdirs import user_data_path
+
+from portfolio_sdpo.errors import RunError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+CONFIG = "config.json"
+
+
+def data_directory() -> Path:
+    """The user's data directory; the variable `PORTFOLIO_SDPO_HOME` overrides the platform's default."""
+    override = os.environ.get("PORTFOLIO_SDPO_HOME")
+    return Path(override).expanduser() if override else user_data_path("portfolio_sdpo", appauthor=False)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` by `content` in one step: a crash leaves the old file or the new one, never a part of either."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    # Not tempfile's mode 0600: what one user's job writes, others read as the umask allows.
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(folder: Path) -> None:
+    """Make what was created or renamed in the folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def to_parquet(table: pd.DataFrame) -> bytes:
+    """The rows of a table as the content of a Parquet file, without its index."""
+    buffer = io.BytesIO()
+    table.to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def make_id(created: datetime, content: Any) -> str:
+    """A name from the time and the content: the same content ends in the same eight digits."""
+    text = json.dumps(content, sort_keys=True).encode()
+    return f"{created:%Y%m%d-%H%M%S}-{hashlib.sha256(text).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True)
+class FolderStore:
+    """All folders of one sort: each is there as a whole or not at all, and is never written to again."""
+
+    noun: str
+    """What is in a folder."""
+    command: str
+    """What makes one."""
+    place: str
+    """Below the user's data directory, unless told otherwise."""
+
+    def home(self) -> Path:
+        """Where they are kept unless told otherwise."""
+        return data_directory() / self.place
+
+    def new_folder(self, name: str) -> Path:
+        """A folder below `home` that is not there yet."""
+        folder, again = self.home() / name, 2
+        while folder.exists():
+            folder, again = self.home() / f"{name}-{again}", again + 1
+        return folder
+
+    def check_free(self, folder: Path) -> None:
+        """Raise a `RunError` unless the folder can be written: a new one, or an empty one."""
+        try:
+            empty = folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())
+            taken = not empty and (folder.exists() or folder.is_symlink())
+            ground = next(parent for parent in folder.absolute().parents if parent.exists())
+        except OSError as error:
+            raise self._unusable(folder, error.strerror) from None
+        if taken:
+            raise RunError(f"{folder} is there already, and results are never overwritten: choose another folder.")
+        if not ground.is_dir() or not os.access(ground, os.W_OK | os.X_OK):
+            raise self._unusable(folder, f"{ground} is not a folder that can be written to")
+
+    def write(self, folder: Path, contents: Mapping[str, bytes]) -> None:
+        """Write the files; a failure leaves no folder."""
+        self.check_free(folder)
+        temporary = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            temporary.mkdir()
+            for name, content in contents.items():
+                with (temporary / name).open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+            sync_directory(temporary)
+            # Onto a folder that somebody filled meanwhile this fails, as it should.
+            os.rename(temporary, folder)
+            sync_directory(folder.parent)
+        except OSError as error:
+            raise self._unusable(folder, error.strerror) from None
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def list(self, root: Path | None = None) -> tuple[Path, ...]:
+        """All of them below `root` (by default `home`), the newest first as far as names tell."""
+        try:
+            found = [path for path in (root or self.home()).iterdir() if not path.name.startswith(".")]
+        except FileNotFoundError:
+            return ()
+        return tuple(sorted((path for path in found if (path / CONFIG).is_file()), reverse=True))
+
+    def read(self, folder: Path, name: str) -> bytes:
+        """The content of a file."""
+        try:
+            return (folder / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise RunError(
+                f"{folder} holds no {name}, so it is no {self.noun}: name a folder that `{self.command}` made."
+            ) from None
+        except OSError as error:
+            raise RunError(f"{folder / name} cannot be read ({error.strerror}): correct its permissions.") from None
+
+    def read_json(self, folder: Path, name: str) -> dict[str, Any]:
+        """What `to_json` made of an object."""
+        return self.parse_json(self.read(folder, name), folder, name)
+
+    def parse_json(self, content: bytes, folder: Path, name: str) -> dict[str, Any]:
+        """The object in the content of a file; the folder is only named in what is said of damage."""
+        try:
+            value = json.loads(content)
+            version = value.pop("format")
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
+            raise self.damaged(folder, name, error) from None
+        if version != FORMAT:
+            raise RunError(f"{folder} was written by another version of portfolio_sdpo: install that one.")
+        return dict(value)
+
+    def damaged(self, folder: Path, name: str, error: Exception) -> RunError:
+        """What is said of a file that is not what was written."""
+        reason = " ".join(str(error).split()) or type(error).__name__
+        return RunError(f"{folder / name} is damaged ({reason}): make it again with `{self.command}`.")
+
+    def _unusable(self, folder: Path, reason: str | None) -> RunError:
+        return RunError(f"The {self.noun} cannot be written to {folder} ({reason}): make room or name another folder.")
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    """The object with the version of the format."""
+    return (json.dumps({"format": FORMAT, **value}, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,54 @@
+"""Locks on files. They die with the process that holds them, so nobody has to clean up after a crash."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+
+def try_lock(file: IO[Any]) -> bool:
+    """Take the lock of an open file; False if another process has it. An OSError says that files cannot be locked."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of this file, which is made if there is none; wait as long as another process has it."""
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def share_lock(file: IO[Any]) -> None:
+    """Take the lock of an open file together with others who share it, as a sign of life (see `is_alive`)."""
+    fcntl.flock(file, fcntl.LOCK_SH)
+
+
+@contextmanager
+def mark_alive(path: Path) -> Iterator[None]:
+    """While the block runs `is_alive(path)` is true, for every process, and after it the file is gone.
+
+    It is only a sign: several processes may give it, and where files cannot be locked there is none.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError):
+            file = stack.enter_context(path.open("ab"))
+            stack.callback(path.unlink, missing_ok=True)
+            share_lock(file)
+        yield
+
+
+def is_alive(path: Path) -> bool:
+    """Whether a process holds the lock of this file; a process that was killed does not."""
+    try:
+        with path.open("rb") as file:
+            return not try_lock(file)
+    except OSError:
+        return False

@@ -1,0 +1,1 @@
+"""Random CMDPs: question (A) of the paper and what lies past it."""

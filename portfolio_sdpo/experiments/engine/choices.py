@@ -1,0 +1,26 @@
+"""Which of an experiment's algorithms are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from portfolio_sdpo.errors import SettingsError, did_you_mean
+
+
+def chosen(experiment: str, declared: Iterable[str], asked: Iterable[str] | None) -> tuple[str, ...]:
+    """The labels asked for, in the order in which they are declared; all of them if None is.
+
+    >>> chosen("cmdp-cvar", ["ppo", "sdpo", "pd-cvar"], ["pd-cvar", "ppo"])
+    ('ppo', 'pd-cvar')
+    """
+    labels = tuple(declared)
+    if asked is None:
+        return labels
+    wanted = list(asked)
+    unknown = [label for label in wanted if label not in labels]
+    if unknown:
+        raise SettingsError(
+            f"algorithms: {experiment} has no {unknown[0]!r}{did_you_mean(unknown[0], labels)}; "
+            f"it has {', '.join(labels)}."
+        )
+    return tuple(label for label in labels if label in wanted)

@@ -1,0 +1,313 @@
+"""Runs a grid, run by run, in parallel: what is done is skipped, what was interrupted goes on.
+
+A run that fails by its own error is recorded and does not stop the others. A run whose worker died is made again, from
+its checkpoint, a few times. What a run is, and how it is made, each kind of experiment says for itself: a subclass of
+`Run`, and a function that makes one. Where it is made, `parallel` says; the result is the same everywhere.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+import joblib
+
+from portfolio_sdpo.errors import PortfolioSdpoError, RunError
+from portfolio_sdpo.experiments.engine.folders import write_json
+from portfolio_sdpo.experiments.engine.parallel import GivenUpError, Local, LostWorkerError, Parallel, Workers, alone
+from portfolio_sdpo.rl import TrainSettings, metrics
+from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.progress import Board, LineFile
+from portfolio_sdpo.rl.threads import single_thread
+from portfolio_sdpo.rl.trainer import Watcher, start_digest
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run."""
+
+    run: str
+    status: Literal["finished", "skipped", "failed"]
+    message: str = ""
+    found: Mapping[str, Any] = field(default_factory=dict)
+    """Figures of a run that was finished now; of others they are in their folders."""
+
+
+class Run(ABC):
+    """One run of a grid, in a folder of its own; picklable, so that a worker process can make it.
+
+    The folder holds what the trainer writes and `final.json`, which says that the run is done and what came of it, or
+    `failure.json`, which says why it failed.
+    """
+
+    root: Path
+    """The experiment's folder."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Of the run and of its folder."""
+
+    @property
+    @abstractmethod
+    def total(self) -> int:
+        """Iterations."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """What tells it from the other runs of its experiment, for its records."""
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether exactly this run is in the folder and complete; a `RunError` if another one is."""
+
+    @property
+    def before(self) -> Run | None:
+        """A run without which this one cannot begin."""
+        return None
+
+    @property
+    def needs(self) -> Sequence[Run]:
+        """All runs without which this one cannot begin."""
+        return () if self.before is None else (self.before,)
+
+    def details(self) -> dict[str, Any]:
+        """What it is made with, for records elsewhere."""
+        return {}
+
+    def found(self) -> dict[str, Any]:
+        """What came of it, of a run that is done, as far as its folder says it in figures."""
+        return {}
+
+    @property
+    def folder(self) -> Path:
+        return self.root / self.name
+
+    def begun(self, settings: TrainSettings) -> bool:
+        """Whether the folder holds a run with these settings; a `RunError` if one with others."""
+        config = self.folder / "config.json"
+        if not config.exists():
+            return False
+        if metrics.read_config(config)["fingerprint"] != settings.fingerprint(start_digest(settings, self.folder)):
+            raise RunError(
+                f"{self.folder} holds a run with other settings: add --restart to replace it, "
+                "or set PORTFOLIO_SDPO_HOME to keep both."
+            )
+        return True
+
+    def mark_done(self, **found: Any) -> None:
+        """Write down what came of it, which marks the run as done."""
+        write_json(self.folder / "final.json", {**self.identity(), **found})
+        (self.folder / "failure.json").unlink(missing_ok=True)
+
+    def record_failure(self, error: Exception, **more: Any) -> None:
+        """Write down why the run failed; where even that is impossible the report has it."""
+        with suppress(OSError, RunError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            record = {**self.identity(), "error": type(error).__name__, "message": str(error), **more}
+            write_json(self.folder / "failure.json", record)
+
+    def clear(self) -> None:
+        """Make room for it where a run with other settings is."""
+        shutil.rmtree(self.folder)
+
+
+class Observer:
+    """Is told of every run as it begins and ends, from any thread but never from two at once."""
+
+    def begun(self, run: Run) -> None:
+        """A worker is at it now."""
+
+    def ended(self, run: Run, outcome: Outcome) -> None:
+        """It is finished, or failed; what fails before it could begin is only told here."""
+
+    def skipped(self, run: Run) -> None:
+        """It was done before."""
+
+
+Make = Callable[[Any, Watcher], Mapping[str, Any] | None]
+"""Makes a run in its folder, from its checkpoint if there is one, and records it; returns figures for the report. A
+function that can be sent."""
+Task = Callable[[], None]
+"""Something else to be done beside the runs; can be sent as well."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Runs that do not need each other, and what is to be done after them, while the last ones are under way."""
+
+    runs: Sequence[Run]
+    further: Sequence[Task] = ()
+
+
+class Means(TypedDict, total=False):
+    """By what means a grid is made, which does not change the results: the options of `run_grid`."""
+
+    jobs: int | None
+    """Runs at a time, 1 unless told otherwise; None for as many as there is room for."""
+    parallel: Parallel
+    """Where: `Local()` or `Ray(address)`."""
+    retries: int
+    """How often a run is made again whose worker died; twice unless told otherwise."""
+    restart: bool
+    """Replace runs that were made with other settings, instead of reporting them as failed."""
+    observer: Observer
+    """Is told of every run."""
+
+
+def run_grid(
+    stages: Sequence[Stage], make: Make, board: Board, root: Path, cores: int = 1, **means: Unpack[Means]
+) -> list[Outcome]:
+    """Make what is not done yet, one stage after the other; outcomes in the order of the runs.
+
+    board: shows the runs while they run. root: the experiment's folder. cores: that a run keeps busy.
+    """
+    parallel, observer = means.get("parallel", Local()), means.get("observer", Observer())
+    jobs, retries = means.get("jobs", 1), means.get("retries", 2)
+    board.runs = sum(len(stage.runs) for stage in stages)
+    order = {run.name: place for place, run in enumerate(run for stage in stages for run in stage.runs)}
+    most = max((len(stage.runs) + len(stage.further) for stage in stages), default=1)
+    outcomes: list[Outcome] = []
+    with ExitStack() as stack:
+        workers: Workers | None = None
+        for stage in stages:
+            pending, known = _sort_out(stage.runs, outcomes, means.get("restart", False))
+            for run, outcome in known:
+                board.end(run.name, outcome.status, outcome.message)
+                if outcome.status == "failed":
+                    observer.ended(run, outcome)
+                else:
+                    observer.skipped(run)
+            if workers is None and (pending or stage.further):
+                # Not before there is something to do: a cluster may be far away.
+                workers = stack.enter_context(parallel.opened(root, jobs and max(1, min(jobs, most)), cores))
+            outcomes += [outcome for _, outcome in known]
+            if workers is not None:
+                outcomes += _Desk(make, board, observer, workers, retries).make_all(pending, stage.further)
+    return sorted(outcomes, key=lambda outcome: order[outcome.run])
+
+
+def _sort_out(
+    runs: Sequence[Run], before: Sequence[Outcome], restart: bool
+) -> tuple[list[Run], list[tuple[Run, Outcome]]]:
+    """Runs that are to be made, and what is known of the others already."""
+    fallen = {outcome.run: outcome.message for outcome in before if outcome.status == "failed"}
+    pending: list[Run] = []
+    known: list[tuple[Run, Outcome]] = []
+    for run in runs:
+        lacking = next((each.name for each in run.needs if each.name in fallen), None)
+        if lacking is not None:
+            known.append((run, Outcome(run.name, "failed", f"{lacking}: {fallen[lacking]}")))
+            continue
+        try:
+            done = run.done()
+        except RunError as error:
+            if not restart:
+                known.append((run, Outcome(run.name, "failed", str(error))))
+                continue
+            run.clear()
+            done = False
+        if done:
+            known.append((run, Outcome(run.name, "skipped")))
+        else:
+            pending.append(run)
+    return pending, known
+
+
+class _Desk:
+    """Where the runs of a stage are given out and their outcomes come in: a thread waits for every worker."""
+
+    def __init__(self, make: Make, board: Board, observer: Observer, workers: Workers, retries: int) -> None:
+        self._make, self._board, self._observer, self._workers = make, board, observer, workers
+        self._retries = retries
+        self._lock = threading.Lock()
+
+    def make_all(self, pending: Sequence[Run], further: Sequence[Task]) -> list[Outcome]:
+        lines = {run.name: LineFile(self._workers.notes / f"{run.name}.json") for run in pending}
+        for name, line in lines.items():
+            self._board.follow(name, line)
+        calls = [joblib.delayed(self._run)(run, lines[run.name]) for run in pending]
+        calls += [joblib.delayed(self._do)(task) for task in further]
+        with joblib.parallel_config("threading", n_jobs=max(1, min(self._workers.jobs, len(calls)))):
+            found = joblib.Parallel(batch_size=1, pre_dispatch="n_jobs", return_as="generator_unordered")(calls)
+            results = list(found)
+        for result in results:
+            if isinstance(result, PortfolioSdpoError):
+                raise result
+        return [result for result in results if isinstance(result, Outcome)]
+
+    def _run(self, run: Run, line: LineFile) -> Outcome:
+        """A run from beginning to end, whatever becomes of its workers."""
+        with self._lock:
+            self._board.begin(run.name)
+            self._observer.begun(run)
+        locks = self._workers.locks
+        lock = locks / f"{run.name}.lock" if locks else None
+        try:
+            outcome: Outcome = self._patiently(partial(_make, run, self._make, line, lock), run.name)
+        except LostWorkerError as error:
+            run.record_failure(error)
+            outcome = Outcome(run.name, "failed", str(error))
+        with self._lock:
+            self._board.end(run.name, outcome.status, outcome.message)
+            self._observer.ended(run, outcome)
+        return outcome
+
+    def _do(self, task: Task) -> PortfolioSdpoError | None:
+        """Something else; its error must not cut short the runs that are under way."""
+        try:
+            self._patiently(task, "what runs are measured against")
+        except GivenUpError:
+            raise
+        except PortfolioSdpoError as error:
+            return error
+        return None
+
+    def _patiently(self, call: Callable[[], Any], name: str) -> Any:
+        """What the call returns; made again if its worker dies, but not for ever."""
+        times = self._retries + 1
+        for attempt in range(1, times):
+            try:
+                return self._workers.carry_out(call)
+            except LostWorkerError as error:
+                with self._lock:
+                    self._board.again(name, f"{error}, retry {attempt} of {self._retries}")
+        try:
+            return self._workers.carry_out(call)
+        except LostWorkerError as error:
+            often = "once" if times == 1 else f"{times} times"
+            raise LostWorkerError(
+                f"{error}, {often}: run the same command again with fewer --jobs; it goes on from its checkpoint."
+            ) from None
+
+
+def _make(run: Run, make: Make, line: LineFile, lock: Path | None) -> Outcome:
+    """One run, in a worker or, with one job, in this process."""
+
+    def watch(row: Metrics) -> None:
+        line.write(row, int(row.get("total", run.total)))
+
+    with ExitStack() as stack:
+        if lock is not None:
+            stack.enter_context(alone(lock))
+        line.begin(run.total)
+        stack.enter_context(single_thread())
+        try:
+            return Outcome(run.name, "finished", found=make(run, watch) or {})
+        except LostWorkerError:
+            raise
+        except PortfolioSdpoError as error:
+            run.record_failure(error)
+            return Outcome(run.name, "failed", str(error))
+        except Exception as error:
+            # A mistake of ours in one run is no reason to lose the others.
+            run.record_failure(error, traceback=traceback.format_exc())
+            return Outcome(run.name, "failed", f"{type(error).__name__}: {error}")

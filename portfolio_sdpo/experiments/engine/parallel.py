@@ -1,0 +1,211 @@
+"""Where runs are made: in processes of this machine, or on a Ray cluster.
+
+Any worker may die at any moment: killed, out of memory, its node lost. That is to cost its own run a retry, and the
+others nothing. So a run that is under way has a worker of its own, a loky executor of one process or a Ray task, and a
+thread of joblib's that waits for it. (In joblib's own loky backend the death of one worker ends them all; so it does in
+`ray.util.joblib`, which besides deals runs out in turns to a fixed pool, whether its members are busy or not.)
+
+Every worker has one thread: as many as there are cores do not get into each other's way, and the result does not depend
+on how many there are.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+from joblib import cpu_count
+from joblib.externals.loky.process_executor import ProcessPoolExecutor
+from joblib.parallel import ParallelBackendBase
+
+from portfolio_sdpo.common.locks import try_lock
+from portfolio_sdpo.errors import RunError
+
+T = TypeVar("T")
+SINGLE = dict.fromkeys(ParallelBackendBase.MAX_NUM_THREADS_VARS, "1")
+"""Variables that keep a worker's libraries to one thread."""
+UNDER_WAY = ".under-way"
+"""In an experiment's folder, while its runs are made on a cluster: their lines and their locks."""
+PATIENCE = 120.0
+"""Seconds in which a node has to answer, and in which a worker that was given up has to be gone."""
+
+
+class LostWorkerError(RunError):
+    """A worker died, and it is not the doing of what it was at."""
+
+
+class GivenUpError(RunError):
+    """The grid ends before the run does."""
+
+    def __init__(self) -> None:
+        super().__init__("the grid was given up.")
+
+
+class Workers(ABC):
+    """Workers that are ready, for as long as a grid is made."""
+
+    jobs: int
+    """How many work at a time."""
+    notes: Path
+    """A folder that all of them see."""
+    locks: Path | None = None
+    """A folder for locks, if a worker that was given up may still be at its run for a while."""
+
+    @abstractmethod
+    def carry_out(self, call: Callable[[], T]) -> T:
+        """What the call returns, made by a worker; a `LostWorkerError` if that died. Threads may call it at once."""
+
+
+class Parallel(ABC):
+    """A kind of workers."""
+
+    @abstractmethod
+    def opened(self, root: Path, jobs: int | None, cores: int) -> Any:
+        """A context with `Workers` for runs in this folder, each on so many cores; as many as there is room for."""
+
+
+@dataclass(frozen=True)
+class Local(Parallel):
+    """Processes of this machine, or this one if there is only one job."""
+
+    @contextmanager
+    def opened(self, root: Path, jobs: int | None = None, cores: int = 1) -> Iterator[Workers]:
+        jobs = max(1, cpu_count() // cores) if jobs is None else jobs
+        with tempfile.TemporaryDirectory() as notes:
+            if jobs == 1:
+                yield _Here(Path(notes))
+                return
+            processes = _Processes(jobs, Path(notes))
+            try:
+                yield processes
+            finally:
+                processes.close()
+
+
+@dataclass
+class _Here(Workers):
+    """This process."""
+
+    notes: Path
+    jobs: int = 1
+
+    def carry_out(self, call: Callable[[], T]) -> T:
+        return call()
+
+
+@dataclass
+class _Processes(Workers):
+    """Executors of one process each, which serve one run after the other."""
+
+    jobs: int
+    notes: Path
+    _idle: list[ProcessPoolExecutor] = field(default_factory=list)
+    _all: list[ProcessPoolExecutor] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _closed: bool = False
+
+    def carry_out(self, call: Callable[[], T]) -> T:
+        executor = self._take()
+        try:
+            result: T = executor.submit(call).result()
+        except BrokenProcessPool:
+            executor.shutdown(wait=False, kill_workers=True)
+            if self._closed:
+                raise GivenUpError from None
+            raise LostWorkerError("its worker process was killed, perhaps for lack of memory") from None
+        except BaseException:
+            self._idle.append(executor)
+            if self._closed:
+                raise GivenUpError from None
+            raise
+        self._idle.append(executor)
+        return result
+
+    def _take(self) -> ProcessPoolExecutor:
+        with self._lock:
+            if self._closed:
+                raise GivenUpError
+            if not self._idle:
+                watch = partial(end_with, os.getpid())
+                self._all.append(ProcessPoolExecutor(max_workers=1, env=SINGLE, initializer=watch))
+                return self._all[-1]
+            return self._idle.pop()
+
+    def close(self) -> None:
+        """End all processes; what is under way has its checkpoint."""
+        with self._lock:
+            self._closed = True
+        for executor in self._all:
+            executor.shutdown(wait=True, kill_workers=True)
+
+
+def end_with(parent: int) -> None:
+    """End this process as soon as its parent is gone: a run must not have two workers when it is made again."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def shared_notes(root: Path) -> Iterator[Path]:
+    """A folder of the grid's own below `UNDER_WAY`, where all grids have their locks, for as long as the block runs."""
+    folder = root / UNDER_WAY / secrets.token_hex(8)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise RunError(f"cannot make {folder} ({error.strerror}): make room or choose another folder.") from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            for path in folder.parent.glob("*.lock"):
+                with path.open("ab") as file:
+                    if _locked(file):  # nobody's any more
+                        path.unlink(missing_ok=True)
+            folder.parent.rmdir()  # unless another grid is in it
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold the lock of this file, which dies with its process; wait for whoever has it, but not for ever."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with path.open("ab") as file:
+            if _locked(file) and _there(file, path):
+                yield
+                return
+        if time.monotonic() > deadline:
+            raise LostWorkerError("a worker that was given up is still at it")
+        time.sleep(0.1)
+
+
+def _locked(file: IO[bytes]) -> bool:
+    try:
+        return try_lock(file)
+    except OSError:  # a file system without locks
+        return True
+
+
+def _there(file: IO[bytes], path: Path) -> bool:
+    """Whether the path still leads to the file, and nobody removed it meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,1 @@
+"""The paper as a whole: its claims, verdicts on them, and the command that reproduces them."""

@@ -1,0 +1,177 @@
+"""Whether runs bear a claim out, by rules that are stated and never by hand.
+
+- *X beats Y* in a figure: yes if the 95 % interval of P(X > Y) lies above ½ and labels dealt out by chance would look
+  like that in at most 5 % of deals; no if the same holds below ½.
+- *X keeps the bound*: yes if the 95 % interval of the mean share of iterations beyond it lies below 5 %, no if above.
+  *X breaks it* is the opposite.
+- *A figure is above a level*: by the 95 % interval of its interquartile mean.
+
+What no interval decides cannot be told. A claim is borne out if all of its parts are (or one, where the claim says
+"or"), and not borne out as soon as one part is contradicted (or all).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from portfolio_sdpo.experiments.paper.claims import Above, Beats, Breaks, Claim, Keeps, Part
+from portfolio_sdpo.experiments.paper.evidence import Evidence
+from portfolio_sdpo.experiments.paper.seeds import Estimate, compare, interquartile_mean, mean
+
+Verdict = Literal["borne out", "not borne out", "cannot tell from these runs", "cannot tell: smoke"]
+
+RARELY = 0.05
+"""Share of iterations beyond the bound up to which it counts as kept."""
+BY_CHANCE = 0.05
+RULES = (
+    "X beats Y in a figure if the 95 % interval of P(X > Y) lies above ½ and labels dealt out by chance would do as "
+    f"well in at most {BY_CHANCE:.0%} of deals, which takes three runs each, or five pairs. Y beats X if the same "
+    "holds below ½.",
+    f"A bound is kept if the 95 % interval of the mean share of iterations beyond it lies below {RARELY:.0%}, and "
+    "broken if it lies above.",
+    "A figure is above a level if the 95 % interval of its interquartile mean is.",
+    "What no interval decides cannot be told. A claim is borne out if all of its parts are (or one, where it says "
+    "“or”), and not borne out as soon as one is contradicted (or all).",
+)
+"""The same for readers."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What runs say to one part of a claim."""
+
+    text: str
+    answer: bool | None
+    """None if they do not tell"""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What they say to the claim."""
+
+    key: str
+    text: str
+    section: str
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+
+
+def judge(claim: Claim, evidence: Evidence, *, toy: bool = False) -> Judgement:
+    """By the rules above; of runs of a toy's size nothing can be told, whatever they show."""
+    findings = tuple(found for part in claim.parts for found in _examine(part, evidence))
+    tasks = len({run.stratum for run in evidence.runs})
+    if tasks < claim.tasks:
+        findings += (Finding(f"the claim is about {claim.tasks} tasks, and there are runs of {tasks}", None),)
+    answers = [found.answer for found in findings]
+    verdict: Verdict = "cannot tell from these runs"
+    if toy:
+        verdict = "cannot tell: smoke"
+    elif tasks < claim.tasks:
+        pass
+    elif any(answers) if claim.any_of else all(answers):
+        verdict = "borne out"
+    elif all(each is False for each in answers) if claim.any_of else False in answers:
+        verdict = "not borne out"
+    return Judgement(claim.key, claim.text, claim.section, verdict, findings)
+
+
+def name_of(label: str) -> str:
+    """As a reader knows it.
+
+    >>> name_of("pd-cvar"), name_of("sdpo-0.05")
+    ('PD-CVaR', 'SDPO α = 0.05')
+    """
+    from portfolio_sdpo.experiments.cmdp.figures import NAMES  # draws, and so loads much
+
+    kind, _, alpha = label.rpartition("-")
+    return NAMES.get(label) or (f"{NAMES[kind]} α = {alpha}" if kind in NAMES else label)
+
+
+def _examine(part: Part, evidence: Evidence) -> list[Finding]:
+    """One finding for every label, or pair of labels, that the part's patterns stand for."""
+    patterns = (part.better, part.worse) if isinstance(part, Beats) else (part.label,)
+    missing = [pattern for pattern in patterns if not evidence.labels(pattern)]
+    if missing:
+        return [Finding(f"no runs of {' or '.join(_spoken(each) for each in missing)}", None)]
+    match part:
+        case Beats(better, worse, figure):
+            pairs = [(a, b) for a in evidence.labels(better) for b in evidence.labels(worse)]
+            return [_beats(a, b, figure, evidence) for a, b in pairs]
+        case Above():
+            return [_above(label, part, evidence) for label in evidence.labels(part.label)]
+        case Keeps(pattern, constraint) | Breaks(pattern, constraint):
+            kept = isinstance(part, Keeps)
+            return [_keeps(label, constraint, kept, evidence) for label in evidence.labels(pattern)]
+
+
+def _spoken(pattern: str) -> str:
+    return {"pd-*var": "PD-CVaR or PD-VAR"}.get(pattern) or name_of(pattern.rstrip("-*"))
+
+
+def _beats(better: str, worse: str, figure: str, evidence: Evidence) -> Finding:
+    names = f"{name_of(better)} > {name_of(worse)}"
+    found = compare(better, evidence.scores(better, figure), worse, evidence.scores(worse, figure), figure)
+    if found is None:
+        return Finding(f"{names}: no runs to compare", None)
+    probability = found.probability
+    text = f"P({names}) = {written(probability)} in {evidence.figures[figure]}; {found.pairs} pairs"
+    if found.least_chance > BY_CHANCE:
+        return Finding(f"{text}: too few, even if all agreed", None)
+    answer: bool | None = None
+    if probability.low is not None and probability.high is not None:
+        if probability.low > 0.5 and found.chance <= BY_CHANCE:
+            answer = True
+        elif probability.high < 0.5 and found.chance_below <= BY_CHANCE:
+            answer = False
+    chance = min(found.chance, found.chance_below)
+    return Finding(f"{text}, by chance in {chance:.1%} of deals", answer)
+
+
+def _keeps(label: str, constraint: int, kept: bool, evidence: Evidence) -> Finding:
+    found = evidence.violations(label, constraint)
+    name = evidence.constraints[constraint]
+    if not found:
+        return Finding(f"{name_of(label)}: no iteration to judge by ({name})", None)
+    share = mean({stratum: [each.share for each in runs] for stratum, runs in found.items()})
+    text = f"{name_of(label)} is beyond “{name}” in {written(share, '.1%')} of its iterations"
+    within = _side(share, RARELY, below=True)
+    return Finding(text, None if within is None else within == kept)
+
+
+def _above(label: str, part: Above, evidence: Evidence) -> Finding:
+    scores = evidence.scores(label, part.figure)
+    if not scores:
+        return Finding(f"{name_of(label)}: not known ({evidence.figures[part.figure]})", None)
+    found = interquartile_mean(scores)
+    text = f"{name_of(label)}: {written(found, '.4g')}, {evidence.figures[part.figure]}"
+    return Finding(text, _side(found, part.level, below=False, or_at=part.or_at))
+
+
+def _side(estimate: Estimate, level: float, *, below: bool, or_at: bool = False) -> bool | None:
+    """Whether the interval lies wholly on that side of the level; None if it holds it, or there is none."""
+    if estimate.low is None or estimate.high is None:
+        return None
+    low, high = (_at(level, each) for each in (estimate.low, estimate.high))
+    if low > level or (or_at and low >= level):
+        return not below
+    if high < level or (not or_at and not below and high <= level):
+        return below
+    return None
+
+
+def _at(level: float, value: float) -> float:
+    """The value; exactly the level where only rounding lies between them."""
+    return level if math.isclose(value, level, rel_tol=1e-9, abs_tol=1e-12) else value
+
+
+def written(estimate: Estimate, form: str = ".2f") -> str:
+    """`0.80 [0.60, 1.00]`, without the interval where there is none.
+
+    >>> written(Estimate(0.8, 0.6, 1.0))
+    '0.80 [0.60, 1.00]'
+    """
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:{form}} (too few runs for an interval)"
+    return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"

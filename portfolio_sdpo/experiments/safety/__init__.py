@@ -1,0 +1,1 @@
+"""Safety Gym: questions (B) and (C) of the paper."""

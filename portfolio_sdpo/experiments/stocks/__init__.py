@@ -1,0 +1,1 @@
+"""Stocks: question (D) of the paper."""

@@ -1,0 +1,122 @@
+"""The paper's question (D) as a declared experiment: PPO and SDPO at three α's walk nine stocks and cash through 2019.
+
+The agents are those of the preset `paper-stocks`: before every close they train on the last 15 sessions replayed. The
+benchmarks walk beside them through the same dates, prices and accounting. Every label has its own α, so each is a
+backtest of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from typing import Any
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
+from portfolio_sdpo.backtest.strategies import STRATEGIES
+from portfolio_sdpo.common.seeds import check_seeds
+from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.experiments.engine.choices import chosen
+from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
+from portfolio_sdpo.portfolio.presets import preset
+from portfolio_sdpo.portfolio.shield import CvarLimit
+from portfolio_sdpo.settings import Settings
+
+BENCHMARKS = "benchmarks"
+"""Label of the backtest of all benchmarks."""
+
+
+class StocksExperiment(Settings):
+    """Some agents, several seeds, some benchmarks, one stretch of time; the bundled prices, no fee, cash earns 0."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    title: str
+    question: str
+    algorithms: dict[str, AgentSettings] = Field(min_length=1)
+    """Label → settings; a label is part of a folder's name."""
+    shown: tuple[str, ...] = Field(min_length=1)
+    """Labels that are run unless others are asked for."""
+    seeds: tuple[int, ...] = Field(default=tuple(range(10)), min_length=1)
+    strategies: tuple[str, ...] = tuple(STRATEGIES)
+    limit: CvarLimit
+    """What benchmarks are measured by, and `maximum-return` keeps to."""
+    start: date
+    """Day of the first decision."""
+    end: date
+
+    @field_validator("algorithms")
+    @classmethod
+    def _labelled(cls, algorithms: dict[str, AgentSettings]) -> dict[str, AgentSettings]:
+        for label, agent in algorithms.items():
+            if label == BENCHMARKS or not label.replace("-", "").replace(".", "").isalnum():
+                raise ValueError(f"{label!r} cannot be a label: use letters, digits, dots and dashes")
+            if agent.fee:
+                raise ValueError(f"{label} reckons with a fee, and there is none here")
+        return algorithms
+
+    @field_validator("shown")
+    @classmethod
+    def _known(cls, shown: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if set(shown) - set(info.data.get("algorithms", shown)):
+            raise ValueError("must be labels of the algorithms")
+        return shown
+
+    _check_seeds = field_validator("seeds")(check_seeds)
+
+    def with_changes(
+        self,
+        *,
+        iterations: int | None = None,
+        seeds: tuple[int, ...] | None = None,
+        algorithms: tuple[str, ...] | None = None,
+    ) -> StocksExperiment:
+        """The same with so many updates a day, other seeds, or these of its algorithms."""
+        shown = self.shown if algorithms is None else chosen(self.name, self.algorithms, algorithms)
+        agents = self.algorithms
+        if iterations is not None:
+            if iterations < 1:
+                raise SettingsError(f"iterations: there must be at least 1 update a day (got {iterations}).")
+            agents = {label: _changed(agent, first=iterations, further=iterations) for label, agent in agents.items()}
+        return StocksExperiment(
+            **{**dict(self), "algorithms": agents, "shown": shown, "seeds": self.seeds if seeds is None else seeds}
+        )
+
+    def backtest(self, label: str, seeds: Iterable[int]) -> BacktestSettings:
+        """The backtest of an agent with these seeds, measured at its own α; or that of all benchmarks."""
+        common: dict[str, Any] = {"start": self.start, "end": self.end}
+        if label == BENCHMARKS:
+            return BacktestSettings(**common, strategies=self.strategies, limit=self.limit)
+        agent = self.algorithms[label]
+        declared = DeclaredAgent(label=label, settings=agent.model_dump(mode="json"))
+        return BacktestSettings(**common, strategies=(), agents=(declared,), limit=agent.limit, seeds=tuple(seeds))
+
+    def agents(self, label: str, seeds: Iterable[int]) -> list[Agent]:
+        """The agents of that backtest."""
+        return [] if label == BENCHMARKS else [Agent(self.algorithms[label], seed, label) for seed in seeds]
+
+
+def _changed(agent: AgentSettings, **changes: Any) -> AgentSettings:
+    return AgentSettings.model_validate({**agent.model_dump(), **changes})
+
+
+def _counterfactual(alpha: float) -> AgentSettings:
+    agent = preset("paper-stocks", "sdpo", alpha=alpha)
+    return _changed(agent, learner={**agent.learner.model_dump(), "estimator": "counterfactual"})
+
+
+STOCKS = StocksExperiment(
+    name="stocks",
+    title="Nine stocks and cash through 2019, CVaR of 15 sessions ≥ 0",
+    question="Does an agent that must not lose end richer than one that may, and does it keep its word?",
+    algorithms={
+        "ppo": preset("paper-stocks", "ppo", alpha=0.1),
+        **{f"sdpo-{alpha:g}": preset("paper-stocks", "sdpo", alpha=alpha) for alpha in (0.01, 0.05, 0.1)},
+        "counterfactual-0.1": _counterfactual(0.1),
+    },
+    shown=("ppo", "sdpo-0.01", "sdpo-0.05", "sdpo-0.1"),
+    limit=CvarLimit(bound=0.0, alpha=0.1, horizon=15),
+    start=date(2019, 1, 2),
+    end=date(2019, 12, 31),
+)
+"""`counterfactual-0.1` is SDPO with the estimator of that name, run only when asked for."""

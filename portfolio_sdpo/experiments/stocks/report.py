@@ -1,0 +1,166 @@
+"""The stocks experiment as a page for the terminal: outcomes, what they are compared with, and the paper's claims."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from portfolio_sdpo.experiments.paper.seeds_report import render_statistics
+from portfolio_sdpo.experiments.stocks.declared import StocksExperiment
+from portfolio_sdpo.experiments.stocks.summary import LabelSummary, OverSeeds, StocksSummary
+
+_VERDICTS = {"borne out": "green", "not borne out": "red"}
+
+
+def render_stocks(summary: StocksSummary) -> RenderableType:
+    """Fits into 80 columns."""
+    agents = {name: label for name, label in summary.labels.items() if label.kind == "agent"}
+    return Group(
+        Text(summary.title, style="bold"),
+        Text(f"{summary.first} to {summary.last}", style="dim"),
+        Text(""),
+        _outcomes(summary),
+        Text(""),
+        _comparisons(agents),
+        Text(""),
+        Text("What the paper says", style="bold"),
+        *_claims(summary),
+        *render_statistics(summary.statistics, form=".3f"),
+        Text(""),
+        Text(_note(summary), style="dim"),
+        *_troubles(summary, agents),
+    )
+
+
+def render_declared(experiment: StocksExperiment) -> RenderableType:
+    """Its question, algorithms and size, as `report.render_list` has the others."""
+    others = [label for label in experiment.algorithms if label not in experiment.shown]
+    names = ", ".join(experiment.shown) + (f" (and on demand {', '.join(others)})" if others else "")
+    updates = experiment.algorithms[experiment.shown[0]].further
+    size = f"{updates} updates a day from {experiment.start} to {experiment.end}, {len(experiment.seeds)} seeds each"
+    return Group(
+        Text.assemble((experiment.name, "bold"), f"  {experiment.title}"),
+        Text(f"    {experiment.question}"),
+        Text(f"    {names}; {size}", style="dim"),
+    )
+
+
+def _outcomes(summary: StocksSummary) -> Table:
+    table = _table("strategy", "final wealth", "drawdown", "CVaR", "broken", "cash", "turn.")
+    for name, label in summary.labels.items():
+        agent = label.kind == "agent"
+        heading = Text(name, style="bold" if agent else "")
+        if agent:
+            heading.append(f"\n{len(label.seeds)} seeds", style="not bold dim")
+        table.add_row(
+            heading,
+            _interval(label.final_wealth, ".3f"),
+            _mean(label.max_drawdown, "z.1%"),
+            _range(label.realised_cvar, "z.2%"),
+            _broken(label),
+            _mean(label.cash, ".0%"),
+            _mean(label.turnover, ".1f"),
+            style="" if agent else "dim",
+        )
+    return table
+
+
+def _comparisons(agents: dict[str, LabelSummary]) -> Table:
+    table = _table("agent", "wealth − PPO", "wealth − 1/N", "training CVaR", "beyond")
+    for name, label in agents.items():
+        table.add_row(
+            Text(name, style="bold"),
+            _interval(label.to_ppo, "+.3f", spread=False),
+            _interval(label.to_equal_weight, "+.3f", spread=False),
+            _range(label.training_cvar, "z.3%"),
+            _mean(label.training_breaks, ".1%"),
+        )
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(first, no_wrap=True)
+    for heading in others:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _claims(summary: StocksSummary) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for claim in summary.claims:
+        line = Text(f"{claim.text} ")
+        line.append(claim.verdict, style=_VERDICTS.get(claim.verdict, "yellow"))
+        evidence = "; ".join(finding.text for finding in claim.findings)
+        lines += [line, Padding(Text(evidence, style="dim"), (0, 0, 0, 4))]
+    return lines
+
+
+def _note(summary: StocksSummary) -> str:
+    limits = {name: label.limit for name, label in summary.labels.items()}
+    horizon = next(iter(limits.values())).horizon
+    alphas = ", ".join(
+        f"{name} {limits[name].alpha:g}" for name, label in summary.labels.items() if label.kind == "agent"
+    )
+    return (
+        "Means over seeds, [95 % interval of the mean], and lowest to highest seed. All seeds live through the same "
+        "year: an interval says how far the luck of training reaches, nothing about other years. "
+        f"CVaR: of the year's returns over {horizon} sessions, at each label's own α ({alphas}; benchmarks "
+        f"{_benchmark_alpha(summary)}). broken: share of seeds whose CVaR lies below the bound, by however "
+        "little. cash: mean weight. "
+        "turn.: turnover a year. training CVaR: mean of the learner's own estimate, in log growth; beyond: share of "
+        "updates in which it lies below the bound."
+    )
+
+
+def _benchmark_alpha(summary: StocksSummary) -> str:
+    alphas = {f"{label.limit.alpha:g}" for label in summary.labels.values() if label.kind == "benchmark"}
+    return ", ".join(sorted(alphas)) or "–"
+
+
+def _troubles(summary: StocksSummary, agents: dict[str, LabelSummary]) -> list[Text]:
+    lines = []
+    updates = {name: label.updates for name, label in agents.items()}
+    if len(set(updates.values())) > 1:
+        spelled = ", ".join(f"{name} {number}" for name, number in updates.items())
+        lines.append(Text(f"these were trained for different numbers of updates a day: {spelled}", style="yellow"))
+    if len({label.seeds for label in agents.values()}) > 1:
+        spelled = ", ".join(f"{name} {len(label.seeds)}" for name, label in agents.items())
+        lines.append(Text(f"these have different seeds, and pairs only where both have one: {spelled}", style="yellow"))
+    if summary.outdated:
+        lines.append(Text(f"made with other settings than declared now: {', '.join(summary.outdated)}", style="yellow"))
+    if len(summary.versions) > 1:
+        lines.append(Text(f"made with different versions: {'; '.join(summary.versions)}", style="yellow"))
+    return lines
+
+
+def _broken(label: LabelSummary) -> Text:
+    if label.broken is None:
+        return Text("–")
+    if label.kind == "benchmark":
+        return Text("✗" if label.broken else "✓", style="red" if label.broken else "green")
+    return Text(f"{label.broken:.0%}", style="red" if label.broken else "green")
+
+
+def _mean(figure: OverSeeds | None, form: str) -> str:
+    return "–" if figure is None else format(figure.mean, form)
+
+
+def _interval(figure: OverSeeds | None, form: str, spread: bool = True) -> Text:
+    """The mean, its interval below, and below that the range."""
+    text = Text(_mean(figure, form))
+    if figure is not None and figure.low is not None and figure.high is not None:
+        text.append(f"\n[{figure.low:{form}}, {figure.high:{form}}]", style="dim")
+        if spread:
+            text.append(f"\n{figure.least:{form}} to {figure.most:{form}}", style="dim")
+    return text
+
+
+def _range(figure: OverSeeds | None, form: str) -> Text:
+    """The mean, and the range below."""
+    text = Text(_mean(figure, form))
+    if figure is not None and figure.low is not None:
+        text.append(f"\n{figure.least:{form}} to {figure.most:{form}}", style="dim")
+    return text

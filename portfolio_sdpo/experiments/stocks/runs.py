@@ -1,0 +1,267 @@
+"""Makes the backtests of the stocks experiment and reads them back; what is there is not made again.
+
+Two stages: first the walks, one agent with one seed each, which are kept in the data directory as they go (see
+`backtest.walks`); then the backtest of every label, from its walks.
+
+<home>/experiments/stocks/
+    benchmarks/              a backtest's folder (`backtest.record`): all benchmarks
+    <label>-<first seed>/    another: one agent with the seeds that were missing when it was made
+    summary.json, stocks.png, stocks.svg
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+import pandas as pd
+
+from portfolio_sdpo.backtest.record import list_records, read_config, read_table
+from portfolio_sdpo.backtest.run import run_backtest, walk_ahead
+from portfolio_sdpo.errors import RunError
+from portfolio_sdpo.experiments.engine.folders import experiment_folder
+from portfolio_sdpo.experiments.engine.grid import Means, Outcome, Run, Stage, run_grid
+from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
+from portfolio_sdpo.rl.progress import Board
+from portfolio_sdpo.rl.trainer import Watcher
+
+
+@dataclass(frozen=True)
+class Made:
+    """A backtest that is there."""
+
+    folder: Path
+    config: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        agents = self.config["settings"]["agents"]
+        return str(agents[0]["label"]) if agents else BENCHMARKS
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of its agent; none for benchmarks."""
+        return () if self.label == BENCHMARKS else tuple(self.config["settings"]["seeds"])
+
+    def declared_by(self, experiment: StocksExperiment) -> bool:
+        """Whether the experiment would make the same, whatever the seeds."""
+        if self.label not in (BENCHMARKS, *experiment.algorithms):
+            return False
+        settings = self.config["settings"]
+        declared = experiment.backtest(self.label, settings["seeds"]).model_dump(mode="json")
+        return bool({**declared, "seeds": settings["seeds"]} == settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """What all backtests tell together, in the columns of `backtest.tables`."""
+
+    equity: pd.DataFrame
+    weights: pd.DataFrame
+    trace: pd.DataFrame
+
+
+def made(experiment: StocksExperiment, root: Path | None = None) -> list[Made]:
+    """Every backtest that is there, in the order of the experiment."""
+    folders = list_records(root or experiment_folder(experiment.name))
+    found = [Made(folder, read_config(folder)) for folder in folders]
+    order = {label: place for place, label in enumerate((BENCHMARKS, *experiment.algorithms))}
+    return sorted(found, key=lambda each: (order.get(each.label, len(order)), each.seeds))
+
+
+@dataclass(frozen=True)
+class StocksRun(Run):
+    """What all runs of the experiment have in common: they leave no folder behind that is not a whole backtest."""
+
+    experiment: StocksExperiment
+    label: str
+    root: Path
+
+    @property
+    def total(self) -> int:
+        return 1
+
+    def record_failure(self, error: Exception, **more: Any) -> None:
+        """The report has it."""
+
+    def clear(self) -> None:
+        """What is replaced stays until there is something to replace it with."""
+
+
+@dataclass(frozen=True)
+class StocksWalk(StocksRun):
+    """One agent with one seed, on its way through the dates."""
+
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.label}-{self.seed}"
+
+    def identity(self) -> dict[str, Any]:
+        return {"label": self.label, "seed": self.seed}
+
+    def details(self) -> dict[str, Any]:
+        return self.experiment.backtest(self.label, [self.seed]).model_dump(mode="json")
+
+    def done(self) -> bool:
+        """Only walks that are missing are made."""
+        return False
+
+
+@dataclass(frozen=True)
+class StocksBacktest(StocksRun):
+    """A label with all seeds that are missing, or the benchmarks."""
+
+    seeds: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def needs(self) -> Sequence[StocksWalk]:
+        seeds = () if self.label == BENCHMARKS else self.seeds
+        return [StocksWalk(self.experiment, self.label, self.root, seed) for seed in seeds]
+
+    def identity(self) -> dict[str, Any]:
+        return {"label": self.label}
+
+    def details(self) -> dict[str, Any]:
+        return self.experiment.backtest(self.label, self.seeds).model_dump(mode="json")
+
+    def others(self) -> list[Made]:
+        """Backtests of the label that were made with other settings."""
+        found = made(self.experiment, self.root)
+        return [each for each in found if each.label == self.label and not each.declared_by(self.experiment)]
+
+    def done(self) -> bool:
+        others = self.others()
+        if others:
+            raise RunError(
+                f"{others[0].folder} holds a run with other settings: add --restart to replace it, "
+                "or set PORTFOLIO_SDPO_HOME to keep both."
+            )
+        return not self.seeds
+
+
+def pending_walks(experiment: StocksExperiment, root: Path | None = None) -> int:
+    """How many walks `run_stocks` makes, if need be by replacing others."""
+    found = made(experiment, root)
+    agents = sum(len(_missing(experiment, label, found)) for label in experiment.shown)
+    return agents + (len(experiment.strategies) if _missing(experiment, BENCHMARKS, found) else 0)
+
+
+def run_stocks(
+    experiment: StocksExperiment, *, root: Path | None = None, board: Board | None = None, **means: Unpack[Means]
+) -> list[Outcome]:
+    """Make what is not there yet; an interrupted walk goes on where it was. One outcome for each label.
+
+    board: shows the walks while they are made. Everything else is one of the `Means`: `jobs`, `restart`, ...
+    """
+    root = root or experiment_folder(experiment.name)
+    found = made(experiment, root)
+    benchmarks, *labels = [
+        StocksBacktest(experiment, label, root, tuple(_missing(experiment, label, found)))
+        for label in (BENCHMARKS, *experiment.shown)
+    ]
+    walks = [walk for label in labels if means.get("restart") or not label.others() for walk in label.needs]
+    stages = [Stage([benchmarks, *walks]), Stage(labels)]
+    outcomes = run_grid(stages, make_stocks, board or Board(()), root, **means)
+    names = {each.name for each in (benchmarks, *labels)}
+    return [outcome for outcome in outcomes if outcome.run in names]
+
+
+def make_stocks(run: StocksWalk | StocksBacktest, watch: Watcher) -> dict[str, Any]:
+    """A walk, or a backtest from its walks."""
+    return _walk(run, watch) if isinstance(run, StocksWalk) else _record(run)
+
+
+def read_tables(found: Collection[Made], seeds: Collection[int] | None = None) -> Tables:
+    """The tables of these backtests, of agents only those with the seeds."""
+
+    def joined(name: str, of: Collection[Made]) -> pd.DataFrame:
+        tables = [read_table(each.folder, name) for each in of]
+        table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["strategy", "seed", "date"])
+        return table if seeds is None else table[table["seed"].isna() | table["seed"].isin(list(seeds))]
+
+    return Tables(
+        joined("equity", found),
+        joined("weights", found),
+        joined("trace", [each for each in found if each.label != BENCHMARKS]),
+    )
+
+
+def chosen(
+    experiment: StocksExperiment,
+    root: Path | None = None,
+    labels: Collection[str] | None = None,
+    seeds: Collection[int] | None = None,
+) -> list[Made]:
+    """What is there, of agents only these labels and seeds; a `RunError` if there is no agent among it."""
+    found = [
+        each
+        for each in made(experiment, root)
+        if each.label == BENCHMARKS
+        or ((labels is None or each.label in labels) and (seeds is None or not set(seeds).isdisjoint(each.seeds)))
+    ]
+    if all(each.label == BENCHMARKS for each in found):
+        raise RunError(
+            f"{root or experiment_folder(experiment.name)} holds no such runs yet: start them with "
+            f"`portfolio-sdpo experiment run {experiment.name}`."
+        )
+    return found
+
+
+def _walk(run: StocksWalk, watch: Watcher) -> dict[str, Any]:
+    """Walk the agent from where it was saved last."""
+    settings, (agent,) = run.experiment.backtest(run.label, [run.seed]), run.experiment.agents(run.label, [run.seed])
+    begun: list[float] = []
+
+    def tell(done: int, total: int) -> None:
+        # The first one says where the walk goes on.
+        begun[:] = begun or [time.monotonic(), done]
+        rate = (done - begun[1]) / max(time.monotonic() - begun[0], 1e-9)
+        watch({"iteration": done - 1.0, "total": float(total), "steps": 1.0, "steps_per_second": rate})
+
+    track = walk_ahead(settings, agent, tell)
+    return {"final_wealth": float(track.wealth[-1]), "updates": len(agent.trace)}
+
+
+def _record(run: StocksBacktest) -> dict[str, Any]:
+    """Make the backtest of a label, whose walks are there, in place of those with other settings."""
+    experiment, label, seeds, others = run.experiment, run.label, run.seeds, run.others()
+    target = run.root / (label if label == BENCHMARKS else f"{label}-{seeds[0]}")
+    # What is replaced stays until there is something to replace it with.
+    folder = run.root / f".{target.name}.new" if others else target
+    if others:
+        shutil.rmtree(folder, ignore_errors=True)
+    result = run_backtest(experiment.backtest(label, seeds), folder, agents=experiment.agents(label, seeds))
+    if others:
+        _drop(others)
+        folder.rename(target)
+    return {"folder": target.name, "records": result.record.metrics}
+
+
+def _missing(experiment: StocksExperiment, label: str, found: Collection[Made]) -> list[int]:
+    """Seeds that are still to be walked; benchmarks have none, and are there or not."""
+    sound = [each for each in found if each.label == label and each.declared_by(experiment)]
+    if label == BENCHMARKS:
+        return [] if sound else [experiment.seeds[0]]
+    there = {seed for each in sound for seed in each.seeds}
+    return [seed for seed in experiment.seeds if seed not in there]
+
+
+def _drop(old: Collection[Made]) -> None:
+    """Remove them, each out of sight first, so that no half of one is ever found."""
+    for each in old:
+        hidden = each.folder.with_name(f".{each.folder.name}.old")
+        try:
+            shutil.rmtree(hidden, ignore_errors=True)
+            shutil.rmtree(each.folder.rename(hidden))
+        except OSError as error:
+            raise RunError(f"{each.folder} cannot be replaced ({error.strerror}): remove it and run again.") from None

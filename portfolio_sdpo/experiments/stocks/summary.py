@@ -1,0 +1,317 @@
+"""What the stocks experiment has shown, in figures: per walk, per label over its seeds, and the paper's claims.
+
+Intervals are Student's at 95 % over seeds. All seeds live through the same year, so an interval says how far the luck
+of training reaches and nothing about other years. A walk breaks its bound if the CVaR of its realised returns over
+windows of the limit's horizon, at the label's own α, lies below it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from portfolio_sdpo.backtest.coverage import json_ready
+from portfolio_sdpo.backtest.tables import by_track
+from portfolio_sdpo.experiments.engine.folders import experiment_folder, write_json
+from portfolio_sdpo.experiments.paper.claims import QUESTION_D
+from portfolio_sdpo.experiments.paper.evidence import SCORE, Evidence, RunEvidence, SeedStatistics
+from portfolio_sdpo.experiments.paper.verdicts import Judgement, judge
+from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
+from portfolio_sdpo.experiments.stocks.runs import Made, Tables, chosen, read_tables
+from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
+from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, max_drawdown, window_returns
+from portfolio_sdpo.portfolio.shield import CvarLimit
+
+LEVEL = 0.95
+EQUAL_WEIGHT = "equal-weight"
+BASELINE = "ppo"
+
+
+@dataclass(frozen=True)
+class OverSeeds:
+    """One figure over seeds."""
+
+    mean: float
+    low: float | None
+    """Where the interval of the mean begins; None for fewer than two seeds."""
+    high: float | None
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> OverSeeds | None:
+        """None if there is nothing to average, or something is not defined.
+
+        >>> over = OverSeeds.of([1.0, 2.0, 3.0])
+        >>> over.mean, round(over.low, 3), round(over.high, 3)
+        (2.0, -0.484, 4.484)
+        """
+        given = list(values)
+        if not given or any(value is None or not math.isfinite(value) for value in given):
+            return None
+        array = np.array(given, dtype=np.float64)
+        mean, low, high = float(array.mean()), None, None
+        if len(array) > 1:
+            from scipy.stats import t
+
+            half = float(t.ppf(0.5 + LEVEL / 2, len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array)))
+            low, high = mean - half, mean + half
+        return cls(mean, low, high, float(array.min()), float(array.max()))
+
+
+@dataclass(frozen=True)
+class WalkSummary:
+    """One strategy with one seed."""
+
+    strategy: str
+    seed: int | None
+    final_wealth: float
+    max_drawdown: float
+    """≤ 0"""
+    realised_cvar: float | None
+    """of windows of returns; None if the track is shorter than one"""
+    broken: bool | None
+    """whether that lies below the bound"""
+    cash: float
+    """mean weight"""
+    turnover: float
+    """a year"""
+    training_cvar: float | None = None
+    """mean of the learner's own estimate over all updates, in log growth; None for benchmarks"""
+    training_breaks: float | None = None
+    """share of updates in which that estimate lies below the bound"""
+    training_worst: float | None = None
+    """the lowest estimate"""
+
+
+@dataclass(frozen=True)
+class LabelSummary:
+    """A label over its seeds, or a benchmark."""
+
+    kind: Literal["agent", "benchmark"]
+    seeds: tuple[int, ...]
+    limit: CvarLimit
+    updates: int | None
+    """a day; None for a benchmark"""
+    final_wealth: OverSeeds | None
+    max_drawdown: OverSeeds | None
+    realised_cvar: OverSeeds | None
+    broken: float | None
+    """share of seeds that break the bound"""
+    cash: OverSeeds | None
+    turnover: OverSeeds | None
+    training_cvar: OverSeeds | None
+    training_breaks: OverSeeds | None
+    training_worst: float | None
+    to_ppo: OverSeeds | None
+    """final wealth less that of PPO with the same seed"""
+    to_equal_weight: OverSeeds | None
+    """final wealth less that of 1/N"""
+
+
+@dataclass(frozen=True)
+class StocksSummary:
+    """The experiment's results, as far as they are there."""
+
+    experiment: str
+    title: str
+    first: str
+    last: str
+    labels: dict[str, LabelSummary]
+    claims: tuple[Judgement, ...]
+    """the paper's, and what these walks say to them"""
+    walks: tuple[WalkSummary, ...]
+    statistics: SeedStatistics | None = None
+    outdated: tuple[str, ...] = ()
+    """labels made with other settings than the experiment declares now"""
+    versions: tuple[str, ...] = ()
+    """of the package and the prices that they were made with"""
+
+    def to_json(self) -> dict[str, Any]:
+        """Limits as tables, what is not defined as None."""
+        plain = asdict(self)
+        for label, summary in self.labels.items():
+            plain["labels"][label]["limit"] = summary.limit.model_dump(mode="json")
+        return json_ready(plain)
+
+
+def summarise_stocks(
+    experiment: StocksExperiment,
+    root: Path | None = None,
+    labels: Collection[str] | None = None,
+    seeds: Collection[int] | None = None,
+) -> StocksSummary:
+    """What the experiment's folder holds, or of it only these labels and seeds, also written to its `summary.json`."""
+    root = root or experiment_folder(experiment.name)
+    found = chosen(experiment, root, labels, seeds)
+    tables = read_tables(found, seeds)
+    limits, updates = _limits(found)
+    walks = summarise_walks(tables, limits)
+    evidence = evidence_of(walks, tables, limits)
+    days = tables.equity["date"]
+    summary = StocksSummary(
+        experiment=experiment.name,
+        title=experiment.title,
+        first=str(days.min().date()),
+        last=str(days.max().date()),
+        labels=over_seeds(walks, limits, updates),
+        claims=tuple(judge(claim, evidence) for claim in QUESTION_D.claims),
+        walks=tuple(walks),
+        statistics=SeedStatistics.of(evidence),
+        outdated=tuple(dict.fromkeys(each.label for each in found if not each.declared_by(experiment))),
+        versions=tuple(
+            sorted({f"{each.config['package_version']}, prices {each.config['data']['sha256'][:12]}" for each in found})
+        ),
+    )
+    write_json(root / "summary.json", summary.to_json())
+    return summary
+
+
+def summarise_walks(tables: Tables, limits: dict[str, CvarLimit]) -> list[WalkSummary]:
+    """Each strategy and seed of the tables, measured by its own limit."""
+    weights, traces = by_track(tables.weights), by_track(tables.trace)
+    return [
+        _walk(name, seed, equity, weights[name, seed], traces.get((name, seed)), limits[name])
+        for (name, seed), equity in by_track(tables.equity).items()
+    ]
+
+
+def over_seeds(
+    walks: Sequence[WalkSummary], limits: dict[str, CvarLimit], updates: dict[str, int]
+) -> dict[str, LabelSummary]:
+    """The walks of each label together; agents first."""
+    names = dict.fromkeys(walk.strategy for walk in sorted(walks, key=lambda walk: walk.seed is None))
+    return {name: _label(name, walks, limits[name], updates.get(name)) for name in names}
+
+
+def stocks_evidence(
+    experiment: StocksExperiment,
+    root: Path | None = None,
+    labels: Collection[str] | None = None,
+    seeds: Collection[int] | None = None,
+) -> Evidence:
+    """What the agents' walks say; all of them live through the same year, which is the only stratum."""
+    found = chosen(experiment, root, labels, seeds)
+    tables, (limits, _) = read_tables(found, seeds), _limits(found)
+    return evidence_of(summarise_walks(tables, limits), tables, limits)
+
+
+def evidence_of(walks: Sequence[WalkSummary], tables: Tables, limits: dict[str, CvarLimit]) -> Evidence:
+    """The same of walks that are summed up already."""
+    traces = by_track(tables.trace)
+    runs = []
+    for walk in walks:
+        if walk.seed is None:
+            continue
+        figures = {SCORE: walk.final_wealth, "drawdown": walk.max_drawdown}
+        if walk.realised_cvar is not None:
+            figures["realised"] = walk.realised_cvar - limits[walk.strategy].bound
+        trace = traces.get((walk.strategy, walk.seed))
+        excess = np.zeros(0)
+        if trace is not None:
+            excess = np.maximum(trace["bound"].to_numpy(dtype=np.float64) - trace["risk"].to_numpy(np.float64), 0.0)
+        runs.append(RunEvidence(walk.strategy, "2019", walk.seed, figures, (excess,)))
+    return Evidence(
+        figures={
+            SCORE: "final wealth",
+            "drawdown": "deepest fall from a peak, less deep is more",
+            "realised": "CVaR of the year's returns less the bound",
+        },
+        constraints=("CVaR estimated in training >= bound",),
+        stratum="year",
+        runs=tuple(runs),
+    )
+
+
+def _walk(
+    name: str,
+    seed: int | None,
+    equity: pd.DataFrame,
+    weights: pd.DataFrame,
+    trace: pd.DataFrame | None,
+    limit: CvarLimit,
+) -> WalkSummary:
+    returns = equity["return"].to_numpy(dtype=np.float64)[1:]
+    windows = window_returns(returns, limit.horizon)
+    realised = float(conditional_value_at_risk(windows, limit.alpha)) if len(windows) else None
+    training: dict[str, float] = {}
+    if trace is not None:
+        risk = trace["risk"].to_numpy(dtype=np.float64)
+        training = {
+            "training_cvar": float(risk.mean()),
+            "training_breaks": float((risk < trace["bound"].to_numpy(dtype=np.float64)).mean()),
+            "training_worst": float(risk.min()),
+        }
+    return WalkSummary(
+        strategy=name,
+        seed=seed,
+        final_wealth=float(equity["wealth"].iloc[-1]),
+        max_drawdown=float(max_drawdown(returns)),
+        realised_cvar=realised,
+        broken=None if realised is None else realised < limit.bound,
+        # On the last date nothing is decided any more.
+        cash=float(weights["CASH"].iloc[:-1].mean()),
+        turnover=float(equity["turnover"].iloc[:-1].mean()) * SESSIONS_PER_YEAR,
+        **training,
+    )
+
+
+def _label(name: str, walks: Sequence[WalkSummary], limit: CvarLimit, updates: int | None) -> LabelSummary:
+    own = [walk for walk in walks if walk.strategy == name]
+    agent = own[0].seed is not None
+    broken = [walk.broken for walk in own if walk.broken is not None]
+    worst = [walk.training_worst for walk in own if walk.training_worst is not None]
+    one_n = next((walk.final_wealth for walk in walks if walk.strategy == EQUAL_WEIGHT), None)
+
+    def over(figure: str) -> OverSeeds | None:
+        return _less(walks, name, figure)
+
+    return LabelSummary(
+        kind="agent" if agent else "benchmark",
+        seeds=tuple(walk.seed for walk in own if walk.seed is not None),
+        limit=limit,
+        updates=updates,
+        final_wealth=over("final_wealth"),
+        max_drawdown=over("max_drawdown"),
+        realised_cvar=over("realised_cvar"),
+        broken=sum(broken) / len(broken) if broken else None,
+        cash=over("cash"),
+        turnover=over("turnover"),
+        training_cvar=over("training_cvar"),
+        training_breaks=over("training_breaks"),
+        training_worst=min(worst, default=None),
+        to_ppo=_paired(walks, name, BASELINE) if agent and name != BASELINE else None,
+        to_equal_weight=_less(walks, name, "final_wealth", one_n) if agent and one_n is not None else None,
+    )
+
+
+def _less(walks: Sequence[WalkSummary], label: str, figure: str, level: float = 0.0) -> OverSeeds | None:
+    """A figure of a label over its seeds, as distance from a level."""
+    values = [getattr(walk, figure) for walk in walks if walk.strategy == label]
+    return OverSeeds.of(None if value is None else value - level for value in values)
+
+
+def _paired(walks: Sequence[WalkSummary], label: str, rival: str) -> OverSeeds | None:
+    """Final wealth less that of the rival with the same seed, over the seeds that both have."""
+    theirs = {walk.seed: walk.final_wealth for walk in walks if walk.strategy == rival}
+    own = [walk for walk in walks if walk.strategy == label and walk.seed in theirs]
+    return OverSeeds.of(walk.final_wealth - theirs[walk.seed] for walk in own)
+
+
+def _limits(found: Sequence[Made]) -> tuple[dict[str, CvarLimit], dict[str, int]]:
+    """What each strategy is measured by, and the updates a day of each agent."""
+    limits: dict[str, CvarLimit] = {}
+    updates: dict[str, int] = {}
+    for each in found:
+        settings = each.config["settings"]
+        names = settings["strategies"] if each.label == BENCHMARKS else [each.label]
+        limits |= dict.fromkeys(names, CvarLimit.model_validate(settings["limit"]))
+        if each.label != BENCHMARKS:
+            updates[each.label] = int(settings["agents"][0]["settings"]["further"])
+    return limits, updates

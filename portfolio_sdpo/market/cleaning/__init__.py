@@ -1,6 +1,0 @@
-"""Cleaning: faults of prices are reported, short gaps carried forward, nothing is filled from the future."""
-
-from portfolio_sdpo.market.cleaning.clean import Cleaned, Repairs, clean, inspect
-from portfolio_sdpo.market.cleaning.report import Finding, Report
-
-__all__ = ["Cleaned", "Finding", "Repairs", "Report", "clean", "inspect"]

@@ -1,7 +1,0 @@
-"""Files of prices in the layouts that people have them in: recognise, read, write."""
-
-from portfolio_sdpo.market.layouts.choice import LAYOUTS
-from portfolio_sdpo.market.layouts.read import read_prices
-from portfolio_sdpo.market.layouts.write import write_prices
-
-__all__ = ["LAYOUTS", "read_prices", "write_prices"]

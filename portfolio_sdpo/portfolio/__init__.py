@@ -1,0 +1,1 @@
+"""The product: gross returns, accounting, policy network, learners, agent, shield and store."""

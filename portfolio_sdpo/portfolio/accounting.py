@@ -1,0 +1,97 @@
+"""What a trade and a day do to wealth and weights: pure functions, batched over leading dimensions.
+
+Held weights [..., A] are shares of the wealth before a trade, target weights shares of the wealth after it and after
+its fee. The fee is a share of the value of every stock bought and of every stock sold; moving cash is free. Buying
+stocks for all of $1,000 at 1 % leaves $990.10 invested: 990.10 · 1.01 = 1,000.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portfolio_sdpo.errors import SettingsError
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+def checked_fee(fee: float, field: str = "fee", one: float = 1.0) -> float:
+    """The fee as a share; `one` is what 100 % is in the field's unit (10,000 for basis points)."""
+    if not 0.0 <= fee < one:
+        raise SettingsError(f"{field}: must be at least 0 and below {one:g}, which is 100 % (got {fee}).")
+    return float(fee) / one
+
+
+def trade(held: Array, target: Array, fee: float) -> Array:
+    """Share of wealth [...] that is left after moving from held to target [..., A] at that fee (0.01 = 1 %).
+
+    >>> cash, stock = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    >>> round(1000 * float(trade(cash, stock, 0.01)), 2)
+    990.1
+    """
+    return rebalance(held, target, fee)[0]
+
+
+def turnover(held: Array, target: Array, kept: Array) -> Array:
+    """Value [...] of all stocks bought and sold, over the wealth before the trade: fee · turnover is what was paid.
+
+    Buying for all cash counts 1, switching everything from one stock to another 2; the move of cash is not counted.
+    """
+    return np.abs(np.asarray(kept)[..., None] * target[..., 1:] - held[..., 1:]).sum(axis=-1)
+
+
+def rebalance(held: Array, target: Array, fee: float) -> tuple[Array, Array]:
+    """`trade` and `turnover` [...] in one go.
+
+    What is kept is the root k of k + fee · Σ_{i≥1} |k · target_i − held_i| = 1. The left side is convex, piecewise
+    linear and increasing in k, so Newton's steps from k = 1 fall onto the root without passing it and arrive after
+    finitely many, mostly one or two.
+    """
+    if held.shape != target.shape:
+        held, target = np.broadcast_arrays(held, target)
+    owned, wanted = held[..., 1:], target[..., 1:]
+    orders = wanted - owned
+    side = np.copysign(1.0, orders)
+    if fee == 0.0:
+        traded = np.vecdot(side, orders)
+        return np.ones(traded.shape), traded
+    return _newton(owned, wanted, fee, np.float64(1.0), side)
+
+
+def _newton(owned: Array, wanted: Array, fee: float, kept: Array | np.float64, side: Array) -> tuple[Array, Array]:
+    """Root and turnover [...] from `kept`, where `side` [..., N] is +1 for stocks that are bought and −1 if sold."""
+    root = (1.0 + fee * np.vecdot(side, owned)) / (1.0 + fee * np.vecdot(side, wanted))
+    root = np.minimum(root, kept) if root.ndim else min(root, kept)
+    orders = root[..., None] * wanted - owned
+    now = np.copysign(1.0, orders)
+    traded = np.vecdot(now, orders)
+    turned = now != side
+    if not np.count_nonzero(turned):
+        return root, traded
+    if not root.ndim:
+        return _newton(owned, wanted, fee, root, now)
+    # Only where a purchase has become a sale is the root on another piece.
+    again = turned.any(axis=-1)
+    root[again], traded[again] = _newton(owned[again], wanted[again], fee, root[again], now[again])
+    return root, traded
+
+
+def hold(weights: Array, gross_returns: Array, still_listed: Mask | None = None) -> tuple[Array, Array]:
+    """Growth of wealth [...] over a session, and the drifted weights [..., A] after it.
+
+    What is no longer listed afterwards (None: everything is) has been paid out and counts as cash. Where nothing is
+    left, growth is 0 and the weights are all cash.
+    """
+    values = weights * gross_returns
+    growth = np.vecdot(weights, gross_returns)
+    if still_listed is not None and not still_listed.all():
+        paid = np.where(still_listed, 0.0, values)
+        values = values - paid
+        values[..., 0] += paid.sum(axis=-1)
+    ruined = growth <= 0.0
+    if not np.count_nonzero(ruined):
+        return growth, values / growth[..., None]
+    values[ruined] = 0.0
+    values[ruined, 0] = 1.0
+    return growth, values / np.where(ruined, 1.0, growth)[..., None]

@@ -1,0 +1,252 @@
+"""The learning strategy: before a decision it trains on scenarios of what is known by then, then decides.
+
+Scenarios are drawn anew for every update from trailing history up to the decision day, the policy is the one of the
+decision before, trained on. It promises the CVaR limit on its own scenarios; `shield` checks that promise separately.
+The limit is on simple returns; training bounds the CVaR of log growth by ln(1 + bound), which is on the safe side: the
+mean of a tail's growth is at least the exponential of its mean log growth.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import Field, field_validator
+
+from portfolio_sdpo.errors import HistoryError, SettingsError
+from portfolio_sdpo.portfolio.analytic import Analytic, AnalyticSettings
+from portfolio_sdpo.portfolio.market import Array, Market, Mask, all_cash
+from portfolio_sdpo.portfolio.on_paths import OnPaths
+from portfolio_sdpo.portfolio.path_learner import PathLearner
+from portfolio_sdpo.portfolio.scenarios import Kind, Replay, Resample, Scenarios, window_paths
+from portfolio_sdpo.portfolio.shield import CvarLimit
+from portfolio_sdpo.portfolio.volatility import Volatility
+from portfolio_sdpo.risk import Constraint, CVaR
+from portfolio_sdpo.risk.constraint import EtaSchedule
+from portfolio_sdpo.rl.algorithms import AnySettings
+from portfolio_sdpo.rl.algorithms.base import Problem
+from portfolio_sdpo.rl.checkpoint import load_checkpoint
+from portfolio_sdpo.rl.rollout import torch_generator
+from portfolio_sdpo.rl.threads import single_thread
+from portfolio_sdpo.settings import Settings
+
+AnyLearner = Annotated[AnalyticSettings | AnySettings, Field(discriminator="kind")]
+"""Gradients through the reward, or any of the algorithms acting on price paths."""
+
+
+class AgentSettings(Settings):
+    """What the agent may risk, what it trains on, and for how long."""
+
+    limit: CvarLimit = CvarLimit()
+    """Its horizon is also the length of the scenarios."""
+    scenarios: Kind = "bootstrap"
+    """`bootstrap` resamples trailing history, `window` replays the last sessions as they were (the paper's)."""
+    history: int | None = Field(default=504, ge=2)
+    """Sessions that bootstrapped scenarios are drawn from; None: all that there are."""
+    block: float | None = Field(default=1.0, ge=1)
+    """Mean length of a block of the bootstrap; None: chosen from the data. With blocks a recurrent policy learns the
+    days by heart: it recognises one and knows what came after it, in the scenarios and nowhere else."""
+    filtered: Volatility | None = None
+    """How past days are brought to today's volatility before they are drawn from; None: they stay as they were."""
+    shrink: float = Field(default=0.0, ge=0, le=1)
+    """Share by which every stock's mean growth is pulled towards the average stock's: past winners were lucky, too."""
+    paths: int = Field(default=512, ge=2)
+    """Bootstrapped scenarios per update."""
+    episodes: int = Field(default=85, ge=2)
+    """Episodes per update of a learner that acts, spread evenly over the scenarios, at least one on each."""
+    first: int = Field(default=800, ge=1)
+    """Updates before the first decision."""
+    further: int = Field(default=20, ge=0)
+    """Updates before every further decision."""
+    every: int = Field(default=5, ge=1)
+    """Sessions from one decision to the next."""
+    discount: float = Field(default=1.0, gt=0, le=1)
+    """Of later sessions' growth, as it is maximised and as it is limited: only 1 limits what is earned in the end."""
+    eta: tuple[float, float] = (500.0, 100_000.0)
+    """η at the first update and from the first decision on: 1/η is in units of log growth over the horizon."""
+    learner: AnyLearner = AnalyticSettings(learning_rate=3e-3, anneal=800)
+    fee: float = Field(default=0.0, ge=0, lt=1)
+    """Share of what is traded that training reckons with."""
+
+    @field_validator("eta")
+    @classmethod
+    def _grows(cls, eta: tuple[float, float]) -> tuple[float, float]:
+        if not 0.0 < eta[0] <= eta[1]:
+            raise ValueError("must be positive and must not fall")
+        return eta
+
+    def problem(self) -> Problem:
+        """Growth under the limit."""
+        constraint = Constraint(
+            signal="reward",
+            measure=CVaR(alpha=self.limit.alpha),
+            sense=">=",
+            bound=math.log1p(self.limit.bound),
+            eta=EtaSchedule(start=self.eta[0], end=self.eta[1], iterations=self.first),
+        )
+        return Problem(discount=self.discount, constraints=(constraint,))
+
+
+def build_learner(settings: AgentSettings, assets: int) -> PathLearner:
+    """What the agent trains, for cash and stocks `assets` in number, with freshly initialised networks."""
+    problem, learner = settings.problem(), settings.learner
+    if isinstance(learner, AnalyticSettings):
+        return Analytic(learner, problem, assets, settings.fee)
+    return OnPaths(learner, problem, assets, settings.fee, settings.episodes)
+
+
+class Agent:
+    """A `Strategy` that learns; starts all in cash."""
+
+    def __init__(self, settings: AgentSettings | None = None, seed: int = 0, name: str = "sdpo") -> None:
+        self.settings = settings or AgentSettings()
+        self.seed = seed
+        self.name = name
+        self.every = self.settings.every
+        self.trace: list[dict[str, Any]] = []
+        """A row for every update: date, iteration, objective, risk, bound, slack, regime."""
+        self.watch: Callable[[int], None] | None = None
+        """Called after every update with their number so far."""
+        self.learner: PathLearner | None = None
+        """None before the first decision."""
+        self.begun: PathLearner | None = None
+        """The learner amid the updates before the first decision, of which the trace has a row each."""
+        self.assets: tuple[str, ...] = ()
+        """Columns of the market that it was trained on."""
+        self.as_of: np.datetime64 | None = None
+        """The close that it was trained up to."""
+        self.waiting: str | None = None
+        """Why the last decision was to wait in cash; None if it was not."""
+
+    def decide(self, history: Market, held: Array) -> Array:
+        """Train on what is known, then the weights [A] for what comes; asked again at the same close, only the weights.
+
+        Where there is nothing to train on any more (every stock is gone, or too young) it waits in cash and warns:
+        hours of a walk are not lost to a day without stocks. Before the first decision that is an error.
+        One torch thread: the result must not depend on how many processes share the machine.
+        """
+        self._check(history)
+        try:
+            scenarios = self._scenarios(history)
+        except HistoryError as error:
+            if self.learner is None:
+                raise
+            self.waiting = str(error).partition(":")[0]
+            warnings.warn(f"waits in cash ({self.waiting}).", stacklevel=2)
+            return all_cash(len(held))
+        self.waiting = None
+        with single_thread():
+            self._train(history, scenarios)
+            return self._weights(history, held, scenarios.listed[-1])
+
+    def updates_for(self, decisions: int) -> int:
+        """Updates that so many decisions take from the start."""
+        return self.settings.first + self.settings.further * (decisions - 1)
+
+    def restore(
+        self,
+        checkpoint: Path | bytes,
+        run: str,
+        assets: Sequence[str],
+        as_of: np.datetime64,
+        trace: Sequence[dict[str, Any]],
+    ) -> None:
+        """Become the agent whose learner is in the checkpoint, a file or its content, trained up to that close."""
+        learner = self._build(len(assets))
+        load_checkpoint(checkpoint, learner, run)
+        self.learner, self.assets, self.as_of, self.trace = learner, tuple(assets), as_of, list(trace)
+
+    def go_on(self, checkpoint: Path, run: str, assets: int, trace: Sequence[dict[str, Any]]) -> None:
+        """Become the agent that was interrupted amid the updates before its first decision."""
+        learner = self._build(assets)
+        load_checkpoint(checkpoint, learner, run)
+        learner.go_on(len(trace))
+        self.begun, self.trace = learner, list(trace)
+
+    def _check(self, history: Market) -> None:
+        if self.learner is None:
+            return
+        if history.assets != self.assets:
+            raise SettingsError(
+                f"{self.name} was trained on {', '.join(self.assets)}, which is not what it is asked about: "
+                "give it prices of these, or train another."
+            )
+        if history.dates[-1] < self.as_of:
+            raise HistoryError(
+                f"{self.name} knows prices up to {self.as_of} and cannot decide on {history.dates[-1]} as if it did "
+                "not: train another."
+            )
+
+    def _build(self, assets: int) -> PathLearner:
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            return build_learner(self.settings, assets)
+
+    def _train(self, history: Market, scenarios: Scenarios) -> None:
+        day = history.dates[-1]
+        made = 0
+        if self.learner is None:
+            if self.begun is None:
+                self.begun, self.trace = self._build(len(history.assets)), []
+            learner, updates, made = self.begun, self.settings.first, len(self.trace)
+        else:
+            learner, updates = self.learner, 0 if day == self.as_of else self.settings.further
+        if updates and not made:
+            learner.renew()
+        bound = math.log1p(self.settings.limit.bound)
+        for number in range(made, updates):
+            draws = np.random.SeedSequence([self.seed, len(history) - 1, number])
+            rng = np.random.default_rng(draws)
+            rows = scenarios.draw(rng, scenarios.choose(rng, scenarios.paths or self.settings.paths))
+            row = learner.update(
+                *_tensors(scenarios.gross_returns[rows], scenarios.listed[rows]), torch_generator(draws)
+            )
+            self.trace.append(
+                {
+                    "date": str(day),
+                    "iteration": len(self.trace) + 1,
+                    "objective": row["objective"],
+                    "risk": row["risk_0"],
+                    "bound": bound,
+                    "slack": row["slack_0"],
+                    "regime": row["regime_0"],
+                }
+            )
+            if self.watch is not None:
+                self.watch(len(self.trace))
+        self.learner, self.begun, self.assets, self.as_of = learner, None, history.assets, day
+
+    def _scenarios(self, history: Market) -> Scenarios:
+        """What the updates before a decision draw from."""
+        t, window = len(history) - 1, self.settings.limit.horizon
+        if self.settings.scenarios == "window":
+            return Replay.of_paths(window_paths(history, t, window))
+        settings = self.settings
+        return Resample.of(
+            history,
+            t,
+            window,
+            settings.block,
+            settings.history,
+            filtered=settings.filtered,
+            shrink=settings.shrink,
+        )
+
+    def _weights(self, history: Market, held: Array, known: Mask) -> Array:
+        """What the policy holds after the last sessions; stocks that scenarios do not know [A] stay out."""
+        assert self.learner is not None
+        window = self.settings.limit.horizon
+        listed = history.listed[-window:] & known
+        gross_returns = np.where(listed, history.gross_returns[-window:], 1.0)
+        now = torch.as_tensor(held, dtype=torch.float32)
+        weights = self.learner.weights(*_tensors(gross_returns, listed), now).double().numpy()
+        return np.asarray(weights / weights.sum())
+
+
+def _tensors(gross_returns: Array, listed: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.as_tensor(gross_returns, dtype=torch.float32), torch.as_tensor(np.array(listed))

@@ -1,0 +1,201 @@
+"""Prices as the arrays that are traded on: gross_returns and listings, one row per session, cash in column 0.
+
+Row t holds what is known at close t and nothing later, so the market up to day t is a slice of the whole. Prices are
+never filled: a stock without a price is unlisted that day. A stock that is listed at t and not at t+1 is paid out at
+its last price (relative 1), and a price that comes back after a gap starts a new listing (relative 1 on its first day).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portfolio_sdpo.errors import DataQualityError, HistoryError, SettingsError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Day = str | datetime.date | np.datetime64
+"""A calendar day, as text (`2019-01-02`), date, timestamp or numpy's datetime64."""
+
+CASH = "CASH"
+SESSIONS_PER_YEAR = 252
+
+
+@dataclass(frozen=True, eq=False)
+class Market:
+    """T sessions of A = 1 + N assets: cash, then the stocks in the order of the price frame."""
+
+    dates: NDArray[np.datetime64]
+    """[T] sessions, ascending."""
+    tickers: tuple[str, ...]
+    """N names, without CASH."""
+    gross_returns: Array
+    """[T, A] price at t over price at t−1; 1 where there is none (first of a listing, unlisted); cash: 1 + its rate."""
+    listed: Mask
+    """[T, A] has a price at close t, that is, can be bought then; cash always."""
+
+    def __post_init__(self) -> None:
+        shape = len(self.dates), 1 + len(self.tickers)
+        if self.gross_returns.shape != shape or self.listed.shape != shape:
+            raise SettingsError(
+                f"Market: gross_returns {self.gross_returns.shape} and listed {self.listed.shape} must both be "
+                f"{shape}, one row per session and one column for cash and every stock."
+            )
+        for array in (self.dates, self.gross_returns, self.listed):
+            array.setflags(write=False)
+
+    @classmethod
+    def from_prices(cls, frame: pd.DataFrame, cash_rate: float | pd.Series = 0.0) -> Market:
+        """The market of a wide frame (dates × tickers, NaN = no price).
+
+        `cash_rate` is annual, simple and in decimals (0.02 = 2 %), paid as rate/252 a session. Of a series, the money
+        held from t−1 to t earns the last rate known at t−1, and nothing before the first one.
+
+        >>> import pandas as pd
+        >>> prices = pd.DataFrame({"AAPL": [100.0, 110.0]}, index=pd.to_datetime(["2019-01-02", "2019-01-03"]))
+        >>> Market.from_prices(prices).gross_returns.tolist()
+        [[1.0, 1.0], [1.0, 1.1]]
+        """
+        dates, tickers, prices = _checked(frame)
+        gross_returns = np.ones((len(dates), 1 + len(tickers)))
+        gross_returns[1:, 0] += _rates(dates[:-1], cash_rate) / SESSIONS_PER_YEAR
+        listed = np.ones(gross_returns.shape, dtype=np.bool_)
+        listed[:, 1:] = ~np.isnan(prices)
+        with np.errstate(over="ignore", under="ignore"):
+            moves = prices[1:] / prices[:-1]
+        gross_returns[1:, 1:] = np.where(np.isnan(moves), 1.0, moves)
+        absurd = ~np.isfinite(gross_returns) | (gross_returns <= 0.0)
+        if absurd.any():
+            day, asset = np.argwhere(absurd)[0]
+            raise DataQualityError(
+                f"{tickers[asset - 1]} moves by the factor {gross_returns[day, asset]} on {dates[day]}: "
+                "correct that price."
+            )
+        return cls(dates, tickers, gross_returns, listed)
+
+    @property
+    def assets(self) -> tuple[str, ...]:
+        """Names of all columns, CASH first."""
+        return (CASH, *self.tickers)
+
+    def __len__(self) -> int:
+        return len(self.dates)
+
+    def until(self, t: int) -> Market:
+        """Sessions 0 … t: what is known at close t."""
+        if not 0 <= t < len(self):
+            raise HistoryError(f"session {t} does not exist: this market has sessions 0 to {len(self) - 1}.")
+        return self._slice(0, t + 1)
+
+    def between(self, start: Day | None = None, end: Day | None = None) -> Market:
+        """Sessions from start to end, both included; the first row keeps its gross_returns to the session before."""
+        first, last = self.span(start, end)
+        return self._slice(first, last + 1)
+
+    def span(self, start: Day | None = None, end: Day | None = None) -> tuple[int, int]:
+        """Indices of the first session on or after start and of the last on or before end."""
+        first = 0 if start is None else int(np.searchsorted(self.dates, self._known("start", start)))
+        last = len(self) - 1 if end is None else int(np.searchsorted(self.dates, self._known("end", end), "right")) - 1
+        if start is not None and end is not None and _day("start", start) > _day("end", end):
+            raise SettingsError(f"start: must not be after end (got {start} and {end}).")
+        if first > last:
+            raise HistoryError(f"there is no session between {start} and {end}: choose days further apart.")
+        return first, last
+
+    def index_of(self, date: Day) -> int:
+        """Row of a session; a day without one is an error that names its neighbour."""
+        day = self._known("date", date)
+        t = int(np.searchsorted(self.dates, day))
+        if self.dates[t] != day:
+            raise HistoryError(f"{day} is not a session: the next one is {self.dates[t]}.")
+        return t
+
+    def _slice(self, first: int, stop: int) -> Market:
+        rows = slice(first, stop)
+        return Market(self.dates[rows], self.tickers, self.gross_returns[rows], self.listed[rows])
+
+    def _known(self, field: str, value: Day) -> np.datetime64:
+        day = _day(field, value)
+        if not self.dates[0] <= day <= self.dates[-1]:
+            raise HistoryError(
+                f"{field}: {day} is outside the prices, which run from {self.dates[0]} to {self.dates[-1]}; "
+                "choose a day inside or import more prices."
+            )
+        return day
+
+
+def all_cash(assets: int) -> Array:
+    """[A] weights with everything in cash."""
+    weights = np.zeros(assets)
+    weights[0] = 1.0
+    return weights
+
+
+def named_weights(assets: Sequence[str], weights: Array) -> dict[str, float]:
+    """The weights [A] that are not 0, by asset."""
+    return {asset: float(weight) for asset, weight in zip(assets, weights, strict=True) if weight > 0.0}
+
+
+def _day(field: str, value: Any) -> np.datetime64:
+    try:
+        day = np.datetime64(value, "D")
+    except (TypeError, ValueError):
+        day = np.datetime64("NaT")
+    if np.isnat(day):
+        raise SettingsError(f"{field}: must be a day such as 2019-01-02 (got {value!r}).")
+    return day
+
+
+def _checked(frame: pd.DataFrame) -> tuple[NDArray[np.datetime64], tuple[str, ...], Array]:
+    """Dates [T], tickers and prices [T, N] of a frame that can be traded on."""
+    dates = _days_of(frame)
+    tickers = tuple(str(name) for name in frame.columns)
+    if not len(dates) or not tickers:
+        raise HistoryError(f"prices: need at least one session and one stock (got {len(dates)} and {len(tickers)}).")
+    if len(set(tickers)) != len(tickers) or CASH in tickers:
+        raise DataQualityError(f"prices: every ticker must be there once, and none may be called {CASH}.")
+    if (dates[1:] <= dates[:-1]).any():
+        raise DataQualityError("prices: sessions must ascend, each day once; clean the prices first.")
+    try:
+        prices = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError):
+        raise DataQualityError("prices: every column must hold numbers.") from None
+    wrong = np.isinf(prices) | (prices <= 0.0)
+    if wrong.any():
+        day, asset = np.argwhere(wrong)[0]
+        raise DataQualityError(
+            f"{tickers[asset]} has the price {prices[day, asset]} on {dates[day]}: prices must be positive; clean them."
+        )
+    return dates, tickers, prices
+
+
+def _days_of(table: Any) -> NDArray[np.datetime64]:
+    """[T] days of a frame's or series' index, as the exchange counts them."""
+    import pandas as pd
+
+    index = table.index
+    if not isinstance(index, pd.DatetimeIndex) or index.hasnans:
+        raise DataQualityError(f"{type(table).__name__}: the index must hold dates (got {index.dtype}).")
+    return index.tz_localize(None).to_numpy().astype("datetime64[D]")
+
+
+def _rates(dates: NDArray[np.datetime64], cash_rate: float | pd.Series) -> Array:
+    """[T] annual rate known on each day."""
+    if isinstance(cash_rate, int | float):
+        rates = np.full(len(dates), float(cash_rate))
+    else:
+        known = cash_rate.dropna().sort_index(kind="stable")
+        # A zero before the first rate: nobody knows it yet.
+        table = np.concatenate([[0.0], known.to_numpy(dtype=np.float64)])
+        rates = table[np.searchsorted(_days_of(known), dates, side="right")]
+    if not (np.abs(rates) <= 1.0).all():
+        raise SettingsError("cash_rate: must be an annual rate in decimals, 0.02 for 2 %, and between -1 and 1.")
+    return rates

@@ -1,0 +1,222 @@
+"""Named sets of choices: what agents learn from and how, and what the backtest around them reckons with.
+
+`paper-stocks` is the table of the paper's appendix, `default` what a user would hold. Each choice can be overruled, one
+by one or by a TOML file with the fields of `AgentSettings`:
+
+    preset("default", "sdpo", alpha=0.1)
+    plan("paper-stocks", ["ppo"], config=read_config(Path("my.toml")))
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from portfolio_sdpo.errors import SettingsError, did_you_mean
+from portfolio_sdpo.portfolio.agent import AgentSettings
+from portfolio_sdpo.portfolio.analytic import AnalyticSettings
+from portfolio_sdpo.portfolio.load import Cash, checked_cash
+from portfolio_sdpo.portfolio.shield import CvarLimit
+from portfolio_sdpo.portfolio.volatility import Volatility
+from portfolio_sdpo.rl.algorithms import ActorSettings, PpoSettings, SdpoSettings
+from portfolio_sdpo.rl.critics import CriticSettings
+from portfolio_sdpo.settings import Settings
+
+
+class Preset(Settings):
+    """A named set of choices."""
+
+    agents: dict[str, AgentSettings] = Field(min_length=1)
+    """By algorithm, all with the same limit; those that a backtest shows unless told otherwise come in `shown`."""
+    shown: tuple[str, ...]
+    fee_bps: float
+    """Also what agents reckon with."""
+    cash: Cash
+    shield: bool
+
+
+def _default() -> Preset:
+    """Scenarios resampled from four years, as stormy as today; the worst 5 % of periods may lose 5 % on average.
+
+    Chosen on years before 2019 (`benchmarks/shield_promise.py`).
+    """
+    common: dict[str, Any] = {
+        "limit": CvarLimit(bound=-0.05, alpha=0.05, horizon=15),
+        "scenarios": "bootstrap",
+        "history": 1008,
+        "block": 1.0,
+        "filtered": Volatility(),
+        "shrink": 0.5,
+        "every": 5,
+        "eta": (500.0, 100_000.0),
+    }
+    sdpo = AgentSettings(
+        **common,
+        paths=512,
+        first=500,
+        further=10,
+        learner=AnalyticSettings(learning_rate=3e-3, anneal=500),
+    )
+    ppo = AgentSettings(
+        **common,
+        paths=85,
+        episodes=85,
+        first=400,
+        further=10,
+        learner=PpoSettings(
+            actor=ActorSettings(learning_rate=3e-3, anneal=400),
+            critic=CriticSettings(kind="mean", epochs=2, minibatches=1),
+            minibatches=1,
+        ),
+    )
+    return Preset(agents={"sdpo": sdpo, "ppo": ppo}, shown=("sdpo",), fee_bps=5.0, cash="zero", shield=True)
+
+
+def _paper_stocks() -> Preset:
+    """Table "Hyperparameters for experiments on stock transaction"; iterations a day are not in it."""
+    common: dict[str, Any] = {
+        "limit": CvarLimit(bound=0.0, alpha=0.1, horizon=15),
+        "scenarios": "window",
+        "episodes": 85,  # × 15 days: a batch of 1275 steps, the paper's 1280 up to the last episode
+        "first": 5,
+        "further": 5,
+        "every": 1,
+        "discount": 0.99,
+        "eta": (60.0, 60.0),
+    }
+    actor = ActorSettings(hidden=(64, 64), learning_rate=1e-4)
+    # Steps on the whole batch. Of a single path a critic learns as much from a quarter of the episodes.
+    critic: dict[str, Any] = {
+        "hidden": (64, 64),
+        "learning_rate": 1e-3,
+        "epochs": 2,
+        "minibatches": 1,
+        "transitions": 320,
+    }
+    learner: dict[str, Any] = {"actor": actor, "gae_lambda": 0.9, "clip": 0.1, "epochs": 5, "minibatches": 2}
+    sdpo = SdpoSettings(critic=CriticSettings(kind="quantile", atoms=128, dimension=256, **critic), **learner)
+    ppo = PpoSettings(critic=CriticSettings(kind="mean", **critic), **learner)
+    return Preset(
+        agents={"sdpo": AgentSettings(**common, learner=sdpo), "ppo": AgentSettings(**common, learner=ppo)},
+        shown=("sdpo", "ppo"),
+        fee_bps=0.0,
+        cash="zero",
+        shield=False,
+    )
+
+
+PRESETS: dict[str, Preset] = {"default": _default(), "paper-stocks": _paper_stocks()}
+NO_AGENT = "none"
+"""The algorithm of a backtest of benchmarks only."""
+
+
+class Plan(NamedTuple):
+    """What a preset comes to after the user's changes."""
+
+    agents: dict[str, AgentSettings]
+    """By algorithm, in the order asked for."""
+    limit: CvarLimit
+    fee_bps: float
+    cash: Cash
+    shield: bool
+
+
+def plan(
+    name: str,
+    algos: Sequence[str] | None = None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    alpha: float | None = None,
+    bound: float | None = None,
+    horizon: int | None = None,
+    scenarios: str | None = None,
+    fee_bps: float | None = None,
+    cash: Any = None,
+    shield: bool | None = None,
+) -> Plan:
+    """A preset with changes: what is given here counts before the `config`, and that before the preset.
+
+    `algos`: of the preset, by default those that it shows, `["none"]` for none at all.
+    """
+    if name not in PRESETS:
+        raise SettingsError(
+            f"preset: there is no {name!r}{did_you_mean(name, PRESETS)}; there are {', '.join(PRESETS)}."
+        )
+    base = PRESETS[name]
+    wanted = [] if algos == [NO_AGENT] else list(base.shown if algos is None else algos)
+    unknown = next((algo for algo in wanted if algo not in base.agents), None)
+    if unknown is not None:
+        known = ", ".join([*base.agents, NO_AGENT])
+        raise SettingsError(
+            f"algo: there is no agent {unknown!r}{did_you_mean(unknown, base.agents)} in the preset {name}; "
+            f"there are {known}."
+        )
+    if len(set(wanted)) < len(wanted):
+        raise SettingsError(f"algo: name every agent once (got {', '.join(wanted)}).")
+    config = dict(config or {})
+    fee = config.pop("fee", None)
+    if fee_bps is None:
+        fee_bps = base.fee_bps if fee is None else round(AgentSettings(fee=fee).fee * 1e4, 9)
+    given = _present({"alpha": alpha, "bound": bound, "horizon": horizon})
+    usual = {"limit": next(iter(base.agents.values())).limit.model_dump()}
+    limit = CvarLimit.model_validate(_merged(_merged(usual, config), {"limit": given} if given else {})["limit"])
+    changes = {"limit": limit.model_dump(), "fee": fee_bps / 1e4, **_present({"scenarios": scenarios})}
+    agents = {
+        algo: AgentSettings.model_validate(_merged(_merged(base.agents[algo].model_dump(), config), changes))
+        for algo in wanted
+    }
+    return Plan(
+        agents=agents,
+        limit=limit,
+        fee_bps=fee_bps,
+        cash=base.cash if cash is None else _cash(cash),
+        shield=base.shield if shield is None else shield,
+    )
+
+
+def preset(name: str, algo: str = "sdpo", **changes: Any) -> AgentSettings:
+    """The agent of a preset, with the changes that `plan` knows.
+
+    >>> preset("paper-stocks", "ppo", alpha=0.01).limit
+    CvarLimit(bound=0.0, alpha=0.01, horizon=15)
+    """
+    return plan(name, [algo], **changes).agents[algo]
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A TOML file with fields of `AgentSettings`, checked when they are used."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"config: {path} cannot be read ({error.strerror}); name a TOML file.") from None
+    except ValueError as error:
+        raise SettingsError(f"config: {path} is not TOML ({error}); correct it.") from None
+
+
+def _present(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in given.items() if value is not None}
+
+
+def _cash(value: Any) -> Cash:
+    try:
+        return checked_cash(value)
+    except ValueError as error:
+        raise SettingsError(f"cash: {error} (got {value!r}).") from None
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The base with the changes in it, table by table; a table of another kind takes the place of the old one."""
+    merged = dict(base)
+    for field, value in changes.items():
+        old = base.get(field)
+        if not isinstance(old, Mapping) or not isinstance(value, Mapping):
+            merged[field] = value
+        elif value.get("kind", old.get("kind")) == old.get("kind"):
+            merged[field] = _merged(old, value)
+        else:
+            merged[field] = dict(value)
+    return merged

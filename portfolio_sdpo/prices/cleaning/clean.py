@@ -1,0 +1,210 @@
+"""From prices as they came in to the canonical frame, with a report.
+
+A cell of the canonical frame depends only on rows up to its own date: later rows cannot change it, and no policy can
+see ahead through it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from portfolio_sdpo.errors import DataQualityError, SettingsError
+from portfolio_sdpo.prices.calendar import Sessions, sessions
+from portfolio_sdpo.prices.cleaning.carry import carry_forward, gaps
+from portfolio_sdpo.prices.cleaning.checks import late_listings, moves_and_stale_runs
+from portfolio_sdpo.prices.cleaning.report import Finding, Report
+from portfolio_sdpo.prices.cleaning.table import Mask, Table, counted, finding, spelled
+from portfolio_sdpo.prices.prices import Prices
+from portfolio_sdpo.settings import Settings
+
+CARRY = 5
+"""How many sessions a price is carried over a gap unless told otherwise."""
+
+ERRORS_SHOWN = 3
+"""How many findings the message of a `DataQualityError` holds."""
+
+
+class Repairs(Settings):
+    """What may be done about prices that cannot be right; what is not named here stops the import."""
+
+    duplicates: Literal["first", "last"] | None = None
+    """Of several different prices for one ticker and date, the one to keep, in the order of the file."""
+    non_positive: Literal["drop"] | None = None
+    """Take zero, negative and infinite prices as no price."""
+    extra_sessions: Literal["drop"] | None = None
+    """Leave out dates on which the exchange is closed; otherwise they stay, with a warning."""
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """Prices in canonical form: unique ascending dates × sorted tickers, float64, every price > 0, NaN = no price."""
+
+    frame: pd.DataFrame
+    report: Report
+    carried: dict[str, list[date]]
+    """The cells of `frame` that hold an earlier price, by ticker."""
+
+
+NO_REPAIRS = Repairs()
+
+
+def clean(
+    prices: Prices, *, calendar: str | None = "XNYS", repairs: Repairs = NO_REPAIRS, carry: int = CARRY
+) -> Cleaned:
+    """Prices in canonical form, and what is to be said about them.
+
+    calendar: a name of `exchange_calendars`; `None` takes every date of the prices as a session. carry: for how many
+    sessions a price is carried over a gap. Raises a `DataQualityError` that names the repair if prices cannot be right.
+    """
+    cleaned = _clean(prices, calendar, repairs, carry)
+    if cleaned.report.errors:
+        raise DataQualityError(_refusal(cleaned.report.errors))
+    return cleaned
+
+
+def inspect(
+    prices: Prices, *, calendar: str | None = "XNYS", repairs: Repairs = NO_REPAIRS, carry: int = CARRY
+) -> Report:
+    """What `clean` finds, with errors as findings instead of raised."""
+    return _clean(prices, calendar, repairs, carry).report
+
+
+def _clean(prices: Prices, calendar: str | None, repairs: Repairs, carry: int) -> Cleaned:
+    if carry < 0:
+        raise SettingsError(f"carry: must not be negative (got {carry}).")
+    findings: list[Finding] = []
+    table = Table.of(prices.frame)
+    table = _without_non_positive(table, repairs, findings)
+    table = _without_duplicates(table, repairs, findings)
+    known = sessions(calendar, table.dates[0], table.dates[-1]) if calendar and len(table.dates) else None
+    table = _without_empty_rows(table, calendar, known, findings)
+    if known is not None:
+        table = _on_calendar(table, str(calendar), known, repairs, findings)
+    table = _without_empty_columns(table, findings)
+    if not table.values.size:
+        findings.append(Finding("no-price", "error", None, (), 0, "There is no price in the data."))
+        return Cleaned(table.frame(), Report.of(findings), {})
+    findings += late_listings(table)
+    findings += moves_and_stale_runs(table)
+    if known is None:
+        positions = np.arange(len(table.dates))
+    else:
+        positions = np.searchsorted(np.union1d(known.days, table.dates), table.dates)
+    table, filled = carry_forward(table, positions, carry)
+    findings += gaps(table, filled, carry)
+    carried = {ticker: days.tolist() for ticker, days in table.by_ticker(filled)}
+    return Cleaned(table.frame(), Report.of(findings), carried)
+
+
+def _without_non_positive(table: Table, repairs: Repairs, findings: list[Finding]) -> Table:
+    """Prices that are zero, negative or infinite become no price; an error unless the repair is named."""
+    bad = (table.values <= 0) | np.isinf(table.values)
+    for ticker, days in table.by_ticker(bad):
+        what = f"{ticker} has {counted(len(days), 'price')} that {'is' if len(days) == 1 else 'are'} not positive"
+        if repairs.non_positive == "drop":
+            sentence = f"{what} ({spelled(days)}), taken as no price."
+            findings.append(finding("non-positive", "warning", ticker, days, sentence))
+        else:
+            sentence = f"{what} ({spelled(days)})."
+            findings.append(finding("non-positive", "error", ticker, days, sentence))
+    table.values[bad] = np.nan
+    return table
+
+
+def _without_duplicates(table: Table, repairs: Repairs, findings: list[Finding]) -> Table:
+    """One row per date; different prices for one ticker and date are an error unless the repair is named."""
+    dates, starts, group = np.unique(table.dates, return_index=True, return_inverse=True)
+    if len(dates) == len(table.dates):
+        return table
+    merged = table.values[:, starts]
+    conflict = np.zeros(merged.shape, bool)
+    turn = np.arange(len(table.dates)) - starts[group]  # 0 for the first row of a date, 1 for its second, ...
+    for repeat in range(1, turn.max() + 1):
+        rows = np.flatnonzero(turn == repeat)
+        at = group[rows]
+        old, new = merged[:, at], table.values[:, rows]
+        conflict[:, at] |= ~np.isnan(old) & ~np.isnan(new) & (old != new)
+        merged[:, at] = np.where(np.isnan(new) | (~np.isnan(old) & (repairs.duplicates != "last")), old, new)
+    result = Table(dates, table.tickers, merged)
+    for ticker, days in result.by_ticker(conflict):
+        what = f"{ticker} has different prices for the same date ({spelled(days)})"
+        if repairs.duplicates is None:
+            findings.append(finding("duplicate", "error", ticker, days, f"{what}."))
+        else:
+            sentence = f"{what}; the {repairs.duplicates} one is kept."
+            findings.append(finding("duplicate", "warning", ticker, days, sentence))
+    repeated = np.unique(dates[group[turn > 0]])
+    agreeing = np.setdiff1d(repeated, dates[conflict.any(axis=0)])
+    if len(agreeing):
+        sentence = f"{counted(len(agreeing), 'date')} came more than once with the same prices ({spelled(agreeing)})."
+        findings.append(finding("duplicate", "warning", None, agreeing, sentence))
+    return result
+
+
+def _without_empty_rows(table: Table, calendar: str | None, known: Sessions | None, findings: list[Finding]) -> Table:
+    """Rows without any price go: holidays of the exchange, or sessions that the source lacks."""
+    full: Mask = np.any(~np.isnan(table.values), axis=0)
+    empty = table.dates[~full]
+    if len(empty):
+        sentence = f"{counted(len(empty), 'row')} without any price left out ({spelled(empty)})"
+        if known is not None:
+            closed = int((known.covers(empty) & ~np.isin(empty, known.days)).sum())
+            sentence += f"; {calendar} was closed on {'all' if closed == len(empty) else closed} of them"
+        findings.append(finding("empty-row", "info", None, empty, f"{sentence}."))
+    return table.rows(full)
+
+
+def _on_calendar(table: Table, calendar: str, known: Sessions, repairs: Repairs, findings: list[Finding]) -> Table:
+    """Compare the dates with the exchange's sessions; missing ones are reported and not invented."""
+    if not len(table.dates):
+        return table
+    within = (known.days >= table.dates[0]) & (known.days <= table.dates[-1])
+    missing = np.setdiff1d(known.days[within], table.dates)
+    if len(missing):
+        sentence = f"{counted(len(missing), 'session')} of {calendar} without a price ({spelled(missing)})."
+        findings.append(finding("missing-session", "warning", None, missing, sentence))
+    covered = known.covers(table.dates)
+    if not covered.all():
+        days = table.dates[~covered]
+        sentence = f"{counted(len(days), 'date')} outside the calendar of {calendar} not checked ({spelled(days)})."
+        findings.append(finding("unchecked", "warning", None, days, sentence))
+    extra = covered & ~np.isin(table.dates, known.days)
+    if not extra.any():
+        return table
+    days = table.dates[extra]
+    drop = repairs.extra_sessions == "drop"
+    fate = "left out" if drop else "kept; --repair extra_sessions=drop leaves them out"
+    sentence = f"{counted(len(days), 'date')} on which {calendar} was closed ({spelled(days)}), {fate}."
+    findings.append(finding("extra-session", "warning", None, days, sentence))
+    return table.rows(~extra) if drop else table
+
+
+def _without_empty_columns(table: Table, findings: list[Finding]) -> Table:
+    full: Mask = np.any(~np.isnan(table.values), axis=1)
+    for row in np.flatnonzero(~full):
+        ticker = table.tickers[row]
+        findings.append(Finding("no-price", "warning", ticker, (), 0, f"{ticker} has no price at all and is left out."))
+    return table.columns(full)
+
+
+def _refusal(errors: tuple[Finding, ...]) -> str:
+    """One sentence with the first errors and the repairs that would let them pass."""
+    shown = "; ".join(error.sentence.rstrip(".") for error in errors[:ERRORS_SHOWN])
+    more = f"; and {len(errors) - ERRORS_SHOWN} more tickers" if len(errors) > ERRORS_SHOWN else ""
+    kinds = {error.kind for error in errors}
+    repairs = [
+        repair
+        for kind, repair in (
+            ("non-positive", "non_positive=drop"),
+            ("duplicate", "duplicates=first (or =last)"),
+        )
+        if kind in kinds
+    ]
+    if not repairs:
+        return f"{shown}: check the file, or the tickers and the range asked for."
+    return f"{shown}{more}: correct the source, or add {' '.join(f'--repair {repair}' for repair in repairs)}."

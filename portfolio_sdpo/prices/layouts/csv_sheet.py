@@ -1,0 +1,189 @@
+"""CSV files as sheets."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
+
+from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.dates import looks_like_dates
+from portfolio_sdpo.prices.layouts.numbers import NULLS, parse_numbers
+from portfolio_sdpo.prices.layouts.sheet import ADJUSTMENTS, SAMPLE_ROWS, Facts, level_of_fields
+from portfolio_sdpo.prices.layouts.words import DATE, plain
+
+NOT_TEXT = "the file is not text in UTF-8; save it as CSV (UTF-8)."
+BLOCK = 1 << 22
+"""Bytes that are converted at a time: a line must fit, and columns come in pieces of this size."""
+_REMARK = re.compile(r"#\s*adjustment:\s*(\S+)\s*")
+
+
+class CsvSheet:
+    """Text with separators; only columns that are asked for are converted, straight to float64 where they allow it."""
+
+    def __init__(self, content: bytes) -> None:
+        content = content.removeprefix(b"\xef\xbb\xbf")
+        if b"\0" in content[:4096]:
+            raise LayoutError(NOT_TEXT)
+        if b"\n" not in content:
+            content = content.replace(b"\r", b"\n")
+        self._content = content
+        try:
+            remarks, start = _skip_remarks(content)
+            first = content[start : _line_end(content, start)].decode()
+            self._separator = max(",;\t|", key=re.sub(r'"[^"]*"', "", first).count)
+            header = self._header(self._rows(start, 3))
+            for _ in header:
+                start = _line_end(content, start) + 1
+            self._start = start
+            self.sample = self._rows(start, SAMPLE_ROWS)
+        except (UnicodeDecodeError, csv.Error):
+            raise LayoutError(NOT_TEXT) from None
+        self.facts = _read_remarks(remarks)
+        self._name_columns(header)
+        self._check()
+
+    def _rows(self, start: int, count: int) -> list[list[str]]:
+        content = io.BytesIO(self._content)
+        content.seek(start)
+        text = io.TextIOWrapper(content, encoding="utf-8", newline="")
+        rows = (row for row in csv.reader(text, delimiter=self._separator) if row)
+        return [[cell.strip() for cell in row] for row in itertools.islice(rows, count)]
+
+    def _header(self, rows: list[list[str]]) -> list[list[str]]:
+        """The rows above the data: names; for yfinance's download also tickers; maybe the name of the index alone."""
+        if not rows:
+            raise LayoutError("the file is empty.")
+        above = rows[:2]
+        two = len(above) == 2 and above[1][0].lower() in ("", "ticker", "price")
+        header = above if two and level_of_fields([row[1:] for row in above]) is not None else rows[:1]
+        below = rows[len(header)] if len(rows) > len(header) else [""]
+        if plain(below[0]) in DATE and not any(below[1:]):
+            header = [*header, below]
+        return header
+
+    def _name_columns(self, header: list[list[str]]) -> None:
+        index = header[-1][0]
+        level = level_of_fields([row[1:] for row in header[:2]]) if len(header) > 1 and any(header[1][1:]) else None
+        self.names = [index, *header[level or 0][1:]]
+        self.tickers = None if level is None else ["", *header[1 - level][1:]]
+
+    def _check(self) -> None:
+        dates = [name for name in self.names if looks_like_dates([name])]
+        if len(dates) > 1:
+            raise LayoutError("dates stand in the first row; turn the table, so that there is one row per date.")
+        if dates:
+            raise LayoutError(f"the first row is data, since it has the date {dates[0]}; add column names above it.")
+        if self.tickers is not None and len(self.tickers) != len(self.names):
+            raise LayoutError("the two rows of the header do not have the same number of cells; correct the file.")
+        if not self.sample:
+            raise LayoutError("the file has column names and no rows.")
+        width, expected = len(self.sample[0]), len(self.names)
+        if width != expected:
+            raise LayoutError(f"row 1 of the data has {width} cells where the header has {expected}; correct the file.")
+
+    def load(self, texts: Sequence[int], numbers: Sequence[int]) -> tuple[list[pd.Series], np.ndarray]:
+        """As `Sheet.load`."""
+        words = {column: pa.dictionary(pa.int32(), pa.string()) for column in texts}
+        try:
+            table = self._convert(words | dict.fromkeys(numbers, pa.float64()))
+            values = np.empty((table.num_rows, len(numbers)), order="F")
+            for place, column in enumerate(numbers):
+                values[:, place] = table.column(f"f{column}").to_numpy()
+        except pa.ArrowInvalid:  # cells such as `$1,179.66`
+            try:
+                table = self._convert(words | dict.fromkeys(numbers, pa.string()))
+            except pa.ArrowInvalid:
+                raise LayoutError(NOT_TEXT) from None
+            values = self._parse([table.column(f"f{column}") for column in numbers], [self.names[i] for i in numbers])
+        return [table.column(f"f{column}").to_pandas() for column in texts], values
+
+    def _convert(self, types: dict[int, pa.DataType]) -> pa.Table:
+        try:
+            return self._read(types, threads=True)
+        except pa.ArrowInvalid as error:
+            if "Expected" not in str(error):
+                raise
+        # A row with too many or too few cells: only a single thread knows which one.
+        bad: list[Any] = []
+
+        def remember(row: Any) -> str:
+            bad.append(row)
+            return "error"
+
+        try:
+            return self._read(types, threads=False, invalid_row_handler=remember)
+        except pa.ArrowInvalid:
+            if not bad:
+                raise
+            row = bad[0]
+            raise LayoutError(
+                f"row {row.number} of the data has {row.actual_columns} cells where the header has "
+                f"{row.expected_columns}; correct the file."
+            ) from None
+
+    def _read(self, types: dict[int, pa.DataType], threads: bool, **parsing: Any) -> pa.Table:
+        return pa.csv.read_csv(
+            pa.BufferReader(pa.py_buffer(self._content).slice(self._start)),
+            read_options=pa.csv.ReadOptions(autogenerate_column_names=True, use_threads=threads, block_size=BLOCK),
+            parse_options=pa.csv.ParseOptions(delimiter=self._separator, **parsing),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={f"f{column}": kind for column, kind in types.items()},
+                include_columns=[f"f{column}" for column in types],
+                null_values=list(NULLS),
+                strings_can_be_null=False,  # NA is a ticker
+            ),
+        )
+
+    def _parse(self, columns: Sequence[pa.ChunkedArray], names: Sequence[str]) -> np.ndarray:
+        """Columns of text as numbers: the clean ones at once, the others cell by cell."""
+        decimal_comma = self._separator == ";" and any(
+            pa.compute.any(pa.compute.match_substring(column, ",")).as_py() for column in columns
+        )
+        if decimal_comma:
+            note = "Commas were read as decimal points, because semicolons separate the cells."
+            self.facts = replace(self.facts, notes=(*self.facts.notes, note))
+        series = []
+        for column in columns:
+            try:
+                series.append(column.to_pandas() if decimal_comma else column.cast(pa.float64()).to_pandas())
+            except pa.ArrowInvalid:
+                series.append(column.to_pandas())
+        return parse_numbers(series, names, decimal_comma)
+
+
+def _line_end(content: bytes, start: int) -> int:
+    end = content.find(b"\n", start)
+    return len(content) if end < 0 else end
+
+
+def _skip_remarks(content: bytes) -> tuple[list[str], int]:
+    """Leading `#` lines, and where the first line is that is neither one of them nor blank."""
+    remarks = []
+    start = 0
+    while start < len(content):
+        line = content[start : _line_end(content, start)]
+        if line.startswith(b"#"):
+            remarks.append(line.decode().strip())
+        elif line.strip():
+            break
+        start += len(line) + 1
+    return remarks, start
+
+
+def _read_remarks(remarks: Sequence[str]) -> Facts:
+    """What leading `#` lines say; our own may say what the prices are adjusted for."""
+    said = [match[1] for remark in remarks if (match := _REMARK.fullmatch(remark))]
+    adjustment = next((known for known in ADJUSTMENTS if known in said), None)
+    others = len(remarks) - len(said)
+    return Facts(adjustment, notes=(f"Skipped {others} leading # line{'s' * (others > 1)}.",) if others else ())

@@ -1,0 +1,48 @@
+"""A file as a sheet: named columns, a sample of rows to recognise the layout by, and whole columns on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, get_args
+
+import numpy as np
+import pandas as pd
+
+from portfolio_sdpo.prices.layouts.words import FIELDS, plain
+from portfolio_sdpo.prices.prices import Adjustment
+
+SAMPLE_ROWS = 20
+ADJUSTMENTS: tuple[Adjustment, ...] = get_args(Adjustment)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a file says about itself beside its table."""
+
+    adjustment: Adjustment | None = None
+    column: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Sheet(Protocol):
+    """A table whose columns are known by position."""
+
+    names: list[str]
+    tickers: list[str] | None
+    """One per column where the header has a row of tickers below or above Open, Close, ...; None in other layouts."""
+    sample: list[list[str]]
+    """The first rows as text."""
+    facts: Facts
+
+    def load(self, texts: Sequence[int], numbers: Sequence[int]) -> tuple[list[pd.Series], np.ndarray]:
+        """Columns as they are, and columns as float64 (rows × columns)."""
+        ...
+
+
+def level_of_fields(rows: Sequence[Sequence[str]]) -> int | None:
+    """Which of two header rows holds Open, Close, ...; None if neither does throughout."""
+    for level, row in enumerate(rows):
+        if row and all(plain(name) in FIELDS for name in row):
+            return level
+    return None

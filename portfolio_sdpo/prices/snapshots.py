@@ -1,0 +1,398 @@
+"""Snapshots: immutable tables of prices with their provenance, each file named by the hash of its bytes.
+
+    <root>/objects/ab/ab12….parquet   prices, wide: one float64 column per ticker, NaN = no price, `date` last
+    <root>/objects/cd/cd34….json      manifest of one version; it names its Parquet file and the version before it
+    <root>/names/NAME                 the hash of NAME's current manifest: the only file that is ever replaced
+
+Since whatever points to a file names its hash, a changed byte anywhere is found on reading, and a killed process
+leaves the old pointer or the new one. Writers take turns by a lock that dies with its process; readers need none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from portfolio_sdpo import __version__
+from portfolio_sdpo.common.files import data_directory, sync_directory, write_atomically
+from portfolio_sdpo.common.locks import hold_lock
+from portfolio_sdpo.errors import SettingsError, SnapshotError, did_you_mean
+from portfolio_sdpo.prices.cleaning import Cleaned, Report
+from portfolio_sdpo.prices.manifest import Manifest, Request
+from portfolio_sdpo.prices.prices import DATE_UNIT, Prices
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version: its manifest, the hash of that manifest, and the prices (date × ticker, not to be written to)."""
+
+    manifest: Manifest
+    digest: str
+    frame: pd.DataFrame
+
+    def observed(self) -> pd.DataFrame:
+        """The prices without those that were carried forward."""
+        return observed(self.frame, self.manifest.carried)
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What saving did: `new` is False when the name held these very prices already."""
+
+    snapshot: Snapshot
+    new: bool
+
+
+@dataclass(frozen=True)
+class Check:
+    """What `verify` says about one version, or about a name that cannot be followed any further (sha256 `None`)."""
+
+    name: str
+    sha256: str | None
+    problem: str | None
+
+
+def content_hash(frame: pd.DataFrame) -> str:
+    """Hash of the prices themselves, whatever library, file layout or day brought them.
+
+    sha256 over: the line `portfolio_sdpo prices 1`; the tickers as a JSON list and a line feed; the dates as days since
+    1970-01-01 (int64); the prices ticker by ticker (float64). Numbers are little endian, NaN is 0x7ff8000000000000, and
+    −0 counts as 0.
+    """
+    digest = hashlib.sha256(b"portfolio_sdpo prices 1\n")
+    digest.update(json.dumps([str(ticker) for ticker in frame.columns]).encode() + b"\n")
+    digest.update(frame.index.to_numpy().astype("datetime64[D]").astype("<i8").tobytes())
+    values = frame.to_numpy(dtype="float64").T + 0.0  # −0 + 0 = 0
+    values[np.isnan(values)] = np.nan
+    digest.update(np.ascontiguousarray(values, dtype="<f8").data)
+    return digest.hexdigest()
+
+
+def observed(frame: pd.DataFrame, carried: Mapping[str, Any]) -> pd.DataFrame:
+    """A copy of the frame without its carried cells."""
+    frame = frame.copy()
+    for ticker, days in carried.items():
+        frame.loc[pd.DatetimeIndex(days).as_unit(DATE_UNIT), ticker] = np.nan
+    return frame
+
+
+class Store:
+    """All snapshots below one folder; by default in the user's data directory."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or data_directory() / "snapshots"
+
+    def list(self) -> tuple[str, ...]:
+        """The names, sorted."""
+        try:
+            return tuple(sorted(path.name for path in (self.root / "names").iterdir() if NAME.fullmatch(path.name)))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def open(self, name: str) -> Snapshot:
+        """The current version of `NAME`, or with `NAME@hash` the version whose sha256 starts so."""
+        digest, manifest = self.find(name)
+        return Snapshot(manifest, digest, self._frame(manifest))
+
+    def find(self, name: str) -> tuple[str, Manifest]:
+        """The manifest that `open` goes by, and its hash."""
+        name, at, prefix = name.partition("@")
+        if not at:
+            return next(self.history(name))
+        found = [version for version in self.history(name) if prefix and version[1].sha256.startswith(prefix)]
+        if not found:
+            raise SnapshotError(f"Snapshot {name} has no version {prefix!r}; `data show {name}` lists its versions.")
+        if len({manifest.sha256 for _, manifest in found}) > 1:
+            raise SnapshotError(f"Several versions of {name} start with {prefix!r}; give more of the hash.")
+        return found[0]
+
+    def history(self, name: str) -> Iterator[tuple[str, Manifest]]:
+        """Manifests with their hashes, from the current version of the name to its first."""
+        digest = self._current(name)
+        if digest is None:
+            raise self._unknown(name)
+        while digest is not None:
+            manifest = self._manifest(name, digest)
+            yield digest, manifest
+            digest = manifest.parent_manifest
+
+    def save(
+        self,
+        name: str,
+        cleaned: Cleaned,
+        prices: Prices,
+        request: Request,
+        *,
+        report: Report | None = None,
+        base: str | None = None,
+    ) -> Saved:
+        """Store cleaned prices as the current version of the name, unless they are there already.
+
+        They are when the current version has the same prices, request, column, adjustment and failed tickers, or for
+        an update the same prices. prices: what was cleaned, for its column, adjustment, failures and notes. report: in
+        place of that of `cleaned`. base: hash of the manifest that an update continues; refused when another one is
+        current by now.
+        """
+        check_name(name)
+        frame = cleaned.frame
+        if frame.empty:
+            raise SnapshotError(f"There is no price to store in {name}; check the tickers and the range.")
+        report = report or cleaned.report
+        failures = {ticker: str(error) for ticker, error in prices.failures.items()}
+        empty = dict.fromkeys(prices.frame.columns.difference(frame.columns), "It has no price.")
+        sha256 = content_hash(frame)
+        content = _to_parquet(frame)
+        with self._lock():
+            current = self._current(name)
+            before = None if current is None else self._manifest(name, current)
+            if base is not None and current != base and (before is None or before.sha256 != sha256):
+                raise SnapshotError(f"Another process changed {name} meanwhile; run the command again.")
+            # Before the comparison: it mends a damaged file of these prices.
+            file_sha256 = self._put(content, "parquet")
+            manifest = Manifest(
+                name=name,
+                sha256=sha256,
+                file_sha256=file_sha256,
+                parent=before and before.sha256,
+                parent_manifest=current,
+                source=request.source,
+                request=request,
+                tickers=tuple(frame.columns),
+                start=frame.index[0].date(),
+                end=frame.index[-1].date(),
+                rows=len(frame),
+                column=prices.column,
+                adjustment=prices.adjustment,
+                fetched_at=datetime.now(UTC).replace(microsecond=0),
+                failures=empty | failures,
+                carried={ticker: tuple(days) for ticker, days in cleaned.carried.items() if days},
+                warnings=(
+                    *(f"{ticker} did not arrive: {reason}" for ticker, reason in failures.items()),
+                    *(finding.sentence for finding in report.warnings),
+                ),
+                notes=prices.notes,
+                report=tuple(report.to_json()),
+                package_version=__version__,
+            )
+            same = (
+                before is not None and before.sha256 == sha256 and (base is not None or _same_origin(before, manifest))
+            )
+            stored = _read_only(frame.to_numpy(copy=True), frame.index, frame.columns)
+            if current is not None and before is not None and same and self._is_sound(before):
+                return Saved(Snapshot(before, current, stored), new=False)
+            digest = self._put(manifest.model_dump_json(indent=2).encode(), "json")
+            write_atomically(self.root / "names" / name, f"{digest}\n".encode())
+        return Saved(Snapshot(manifest, digest, stored), new=True)
+
+    def verify(self, name: str | None = None) -> tuple[Check, ...]:
+        """Read every version of the name, or of all names, and compare every hash."""
+        if name is not None and name not in self.list():
+            check_name(name)
+            raise self._unknown(name)
+        return tuple(check for each in ([name] if name else self.list()) for check in self._checks(each))
+
+    def _checks(self, name: str) -> Iterator[Check]:
+        try:
+            for _, manifest in self.history(name):
+                problem = None
+                try:
+                    if content_hash(self._frame(manifest)) != manifest.sha256:
+                        problem = f"Snapshot {name} does not hold the prices that its manifest names; make it again."
+                except SnapshotError as error:
+                    problem = str(error)
+                yield Check(name, manifest.sha256, problem)
+        except SnapshotError as error:
+            yield Check(name, None, str(error))
+
+    def _current(self, name: str) -> str | None:
+        """The hash in the name's pointer."""
+        check_name(name)
+        path = self.root / "names" / name
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError as error:
+            raise self._unusable(error) from None
+        except OSError as error:
+            raise _unreadable(name, path, error) from None
+        digest = content.removesuffix(b"\n").decode(errors="replace")
+        if not DIGEST.fullmatch(digest) or content != f"{digest}\n".encode():
+            raise SnapshotError(f"Snapshot {name} is damaged: {path} does not hold a hash; {_RESTART.format(path)}")
+        return digest
+
+    def _manifest(self, name: str, digest: str) -> Manifest:
+        path, remedy = self._path(digest, "json"), _RESTART.format(self.root / "names" / name)
+        content = _read(name, path, remedy)
+        _check(name, path, content, remedy)
+        try:
+            manifest = Manifest.model_validate_json(content)
+        except SettingsError as error:
+            raise SnapshotError(
+                f"Snapshot {name} was written by another version of portfolio_sdpo; install that one. ({error})"
+            ) from None
+        if manifest.name != name:
+            raise SnapshotError(f"The name {name} leads to a snapshot called {manifest.name}; ask for that one.")
+        return manifest
+
+    def _frame(self, manifest: Manifest) -> pd.DataFrame:
+        """The prices; hashed and decoded at the same time, and only given out if the hash is right."""
+        name, path = manifest.name, self._path(manifest.file_sha256, "parquet")
+        content = _read(name, path, _AGAIN)
+        with ThreadPoolExecutor(1) as pool:
+            check = pool.submit(_check, name, path, content, _AGAIN)
+            try:
+                frame = _from_parquet(content)
+            except Exception as error:
+                check.result()  # what cannot be decoded is hardly ever what was written
+                raise SnapshotError(f"Snapshot {name} needs a newer pyarrow; update that package. ({error})") from error
+            check.result()
+        return frame
+
+    def _is_sound(self, manifest: Manifest) -> bool:
+        path = self._path(manifest.file_sha256, "parquet")
+        try:
+            _check(manifest.name, path, _read(manifest.name, path, _AGAIN), _AGAIN)
+        except SnapshotError:
+            return False
+        return True
+
+    def _path(self, digest: str, suffix: str) -> Path:
+        return self.root / "objects" / digest[:2] / f"{digest}.{suffix}"
+
+    def _put(self, content: bytes, suffix: str) -> str:
+        """Write the bytes under their hash unless they are there already; returns the hash."""
+        digest = hashlib.sha256(content).hexdigest()
+        path = self._path(digest, suffix)
+        if path.exists() and path.read_bytes() == content:
+            return digest
+        if not path.parent.exists():
+            path.parent.mkdir()
+            sync_directory(path.parent.parent)
+        write_atomically(path, content)
+        return digest
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Only one process writes at a time, so what lies around unfinished was left by one that was killed."""
+        try:
+            for folder in (self.root / "objects", self.root / "names"):
+                folder.mkdir(parents=True, exist_ok=True)
+            sync_directory(self.root)
+            with hold_lock(self.root / ".lock"):
+                for pattern in ("objects/*/.*", "names/.*"):
+                    for left_over in self.root.glob(pattern):
+                        left_over.unlink()
+                yield
+        except OSError as error:  # no permission, no room, a file in the place of a folder
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: OSError) -> SnapshotError:
+        return SnapshotError(
+            f"The folder of snapshots {self.root} cannot be used ({error.strerror}); make room or "
+            "correct its permissions, or set the variable PORTFOLIO_SDPO_HOME to another folder."
+        )
+
+    def _unknown(self, name: str) -> SnapshotError:
+        known = ", ".join(self.list()) or "none"
+        return SnapshotError(
+            f"There is no snapshot {name}{did_you_mean(name, self.list())} (known: {known}); make it with `data fetch` "
+            "or `data import`."
+        )
+
+
+_RESTART = "restore it from a backup, or remove {} and import the prices again."
+_AGAIN = "import or fetch the same prices again, or restore the file from a backup."
+
+
+def _read(name: str, path: Path, remedy: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise SnapshotError(f"Snapshot {name} is damaged: {path} is missing; {remedy}") from None
+    except OSError as error:
+        raise _unreadable(name, path, error) from None
+
+
+def _unreadable(name: str, path: Path, error: OSError) -> SnapshotError:
+    return SnapshotError(f"Snapshot {name} cannot be read ({error.strerror}: {path}); correct that file's permissions.")
+
+
+def _same_origin(one: Manifest, other: Manifest) -> bool:
+    """Whether both were asked for in the same way, and the source gave and lacked the same."""
+    facts = [(each.request, each.column, each.adjustment, each.failures.keys()) for each in (one, other)]
+    return facts[0] == facts[1]
+
+
+def _check(name: str, path: Path, content: bytes, remedy: str) -> None:
+    """Raise a `SnapshotError` unless the file's name is the hash of its content."""
+    if hashlib.sha256(content).hexdigest() != path.stem:
+        raise SnapshotError(f"Snapshot {name} is damaged: {path} is not what was written; {remedy}")
+
+
+def check_name(name: str) -> None:
+    """Raise a `SnapshotError` unless the name can be one of a snapshot."""
+    if not NAME.fullmatch(name):
+        raise SnapshotError(
+            f"A snapshot cannot be called {name!r}; use letters, digits, `.`, `_` and `-`, "
+            "a letter or digit first, at most 100 of them."
+        )
+
+
+def _to_parquet(frame: pd.DataFrame) -> bytes:
+    """The frame as Parquet that is quick to read: one row group, plain values, nothing compressed, no nulls.
+
+    Prices hardly compress, and columns that cannot be null are read by copying.
+    """
+    if frame.index.name in frame.columns:
+        raise SnapshotError(f"A ticker cannot be called {frame.index.name}; rename that column.")
+    # What tells pandas which column is the index; asking for all columns' types would take longer than writing them.
+    index = pa.Schema.from_pandas(frame.iloc[:0, :0])
+    fields = [*(pa.field(str(ticker), pa.float64()) for ticker in frame.columns), *index]
+    schema = pa.schema([field.with_nullable(False) for field in fields], metadata=index.metadata)
+    columns = [*(pa.array(column) for column in frame.to_numpy().T), pa.array(frame.index.to_numpy())]
+    buffer = io.BytesIO()
+    pq.write_table(
+        pa.Table.from_arrays(columns, schema=schema),
+        buffer,
+        row_group_size=max(1, len(frame)),
+        use_dictionary=False,
+        compression="none",
+        write_statistics=False,
+    )
+    return buffer.getvalue()
+
+
+def _from_parquet(content: bytes) -> pd.DataFrame:
+    table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
+    *tickers, _ = table.column_names
+    values = np.empty((len(tickers), table.num_rows))
+    for row, column in zip(values, table.columns, strict=False):
+        row[:] = column.to_numpy()
+    dates = pd.DatetimeIndex(table.column(len(tickers)).to_numpy(), name="date")
+    return _read_only(values.T, dates, pd.Index(tickers, name="ticker"))
+
+
+def _read_only(values: np.ndarray, dates: pd.Index, tickers: pd.Index) -> pd.DataFrame:
+    """A frame of these very values: whoever wants to change prices changes a copy."""
+    values.flags.writeable = False
+    return pd.DataFrame(values, index=dates, columns=tickers, copy=False)

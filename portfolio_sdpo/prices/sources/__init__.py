@@ -1,0 +1,42 @@
+"""Sources of prices behind one small protocol: Yahoo, Quandl, the user's files, bundled samples.
+
+    prices = make_source("yfinance").fetch(["AAPL", "MSFT"], date(2020, 1, 1), date(2020, 12, 31))
+
+What arrived is in `prices.frame`, what did not in `prices.failures`, each with an error that says why: rate limited,
+source unreachable, unknown ticker, no data in range, key missing or refused.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from portfolio_sdpo.errors import SettingsError, did_you_mean
+from portfolio_sdpo.prices.sources.base import Progress, Source
+from portfolio_sdpo.prices.sources.file import File
+from portfolio_sdpo.prices.sources.quandl_source import Quandl
+from portfolio_sdpo.prices.sources.retry import RetrySettings
+from portfolio_sdpo.prices.sources.sample import Sample, SkfolioSample
+from portfolio_sdpo.prices.sources.yahoo import Yahoo
+
+SOURCES: dict[str, Callable[..., Source]] = {kind.name: kind for kind in (Yahoo, Quandl, File, Sample, SkfolioSample)}
+
+__all__ = [
+    "SOURCES",
+    "File",
+    "Progress",
+    "Quandl",
+    "RetrySettings",
+    "Sample",
+    "SkfolioSample",
+    "Source",
+    "Yahoo",
+    "make_source",
+]
+
+
+def make_source(name: str, **settings: Any) -> Source:
+    """The source of that name; a `SettingsError` names the ones there are, or the setting that is wrong."""
+    if name not in SOURCES:
+        raise SettingsError(
+            f"source: there is no source {name!r}{did_you_mean(name, SOURCES)}; choose from {', '.join(SOURCES)}."
+        )
+    return SOURCES[name](**settings)

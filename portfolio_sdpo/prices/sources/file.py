@@ -1,0 +1,39 @@
+"""Prices from a file or folder of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import field_validator
+
+from portfolio_sdpo.prices.prices import Prices
+from portfolio_sdpo.prices.sources.base import Progress, SourceSettings, select
+
+
+class File(SourceSettings):
+    """A CSV or Parquet file, or a folder of per-ticker files, in any layout that `market.layouts` knows."""
+
+    name: ClassVar[str] = "file"
+
+    path: Path
+    layout: str | None = None
+    """Overrules the layout that the file seems to have."""
+    dayfirst: bool | None = None
+    """Whether 03/01/2011 is in January; None = the file has to tell."""
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, path: Path) -> Path:
+        return path.expanduser().absolute()  # an update may run in another folder
+
+    def fetch(
+        self, tickers: Sequence[str], start: date | None, end: date | None, progress: Progress | None = None
+    ) -> Prices:
+        """See `Source.fetch`; no tickers = all that the file has."""
+        from portfolio_sdpo.prices.layouts import read_prices
+
+        prices = read_prices(self.path, self.layout, self.dayfirst)
+        return select(prices, self.path.name, tickers, start, end, progress)

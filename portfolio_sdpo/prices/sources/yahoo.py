@@ -1,0 +1,84 @@
+"""Prices from Yahoo Finance with the `yfinance` package."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import date
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pandas as pd
+
+from portfolio_sdpo.errors import NoDataInRangeError, UnknownTickerError
+from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.sources.base import NetworkSource, Progress, check_request, cut, join, no_data
+
+if TYPE_CHECKING:
+    from portfolio_sdpo.prices.sources._yahoo_client import Client
+
+COLUMN = "Adj Close"
+
+
+class Yahoo(NetworkSource):
+    """Daily closes of Yahoo Finance, adjusted for dividends and splits; tickers as Yahoo spells them (`BRK-B`)."""
+
+    name: ClassVar[str] = "yfinance"
+
+    base_url: str | None = None
+    """A server to ask in place of Yahoo's, such as a mirror."""
+
+    def fetch(
+        self, tickers: Sequence[str], start: date | None, end: date | None, progress: Progress | None = None
+    ) -> Prices:
+        """See `Source.fetch`; a session that is not over yet has no close and is left out."""
+        from portfolio_sdpo.prices.sources._yahoo_client import Client
+
+        chosen = check_request(tickers, start, end)
+        running: dict[str, date] = {}
+        with closing(Client(self.base_url, self.timeout)) as client:
+            arrived, failures = self.each(chosen, lambda ticker: _one(client, ticker, start, end, running), progress)
+        notes: tuple[str, ...] = ()
+        if running:
+            notes = (
+                f"The session of {max(running.values())} is not over, so its price was left out for "
+                f"{', '.join(sorted(running))}.",
+            )
+        return Prices(wide(join(arrived)), COLUMN, "total-return", failures, notes)
+
+
+def _one(client: Client, ticker: str, start: date | None, end: date | None, running: dict[str, date]) -> pd.Series:
+    """The adjusted closes of one ticker by the exchange's calendar day."""
+    unknown = UnknownTickerError(
+        f"Yahoo does not know the ticker {ticker}: check its spelling on finance.yahoo.com, or import its prices from "
+        "a file if Yahoo has dropped it."
+    )
+    if "/" in ticker:
+        raise unknown
+    try:
+        bars = client.history(ticker, start, end)
+    except UnknownTickerError:
+        raise unknown from None
+    except NoDataInRangeError:
+        raise no_data("Yahoo", ticker, start, end) from None
+    prices = bars[COLUMN]
+    session = _running_session(client.session.meta)
+    if session is not None and len(prices) and prices.index[-1].date() == session:
+        prices = prices.iloc[:-1]
+        if (start is None or start <= session) and (end is None or session <= end):
+            running[ticker] = session
+    prices = cut(prices.set_axis(prices.index.tz_localize(None).normalize()), start, end)
+    if not prices.notna().any():
+        raise no_data("Yahoo", ticker, start, end)
+    return prices
+
+
+def _running_session(meta: dict[str, Any]) -> date | None:
+    """The exchange's calendar day if its session has not ended, judged by what Yahoo says about the session's times."""
+    try:
+        regular = meta["currentTradingPeriod"]["regular"]
+        if time.time() >= regular["end"]:
+            return None
+        return pd.Timestamp(regular["start"], unit="s", tz=meta["exchangeTimezoneName"]).date()
+    except (LookupError, TypeError, ValueError):
+        return None  # not said: nothing to judge by

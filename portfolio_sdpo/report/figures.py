@@ -1,0 +1,328 @@
+"""The figures of a report as plotly specifications: plain dictionaries, drawn by the page itself.
+
+A colour `var(--ink)` is looked up in the page's style sheet, so that figures follow its light and dark theme. Names
+come from users: they are escaped, since plotly takes text for HTML, and never stand inside a hover template.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from portfolio_sdpo.portfolio.market import CASH
+from portfolio_sdpo.portfolio.return_measures import window_returns
+from portfolio_sdpo.report.groups import MAIN_BENCHMARKS, Group
+
+Spec = dict[str, Any]
+Tracks = Mapping[tuple[str, int | None], pd.DataFrame]
+
+# Okabe and Ito's colours, told apart with any kind of colour vision; the pale ones last, ink for their black.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "var(--ink)")
+DASHARRAYS = {"solid": "", "dash": "6 3", "dot": "2 3", "dashdot": "6 3 2 3"}
+"""Dashes by their name in plotly, as SVG has them."""
+DASHES = tuple(DASHARRAYS)
+FILLS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+SHOWN_AT_FIRST = 6
+"""Curves that are not hidden when the page opens."""
+AREAS = 14
+"""Stocks with an area of their own in the picture of weights: each fill plain and hatched."""
+POINTS = 1500
+"""Dates at most in the picture of weights."""
+
+
+def line_styles(found: Sequence[Group]) -> dict[str, Spec]:
+    """Colour, dash and width of every strategy; a shielded agent is its agent, dashed."""
+    styles: dict[str, Spec] = {}
+    number = 0
+    # Whatever is seen first gets a colour of its own.
+    for group in sorted(found, key=lambda group: (group.kind == "benchmark", _rank(group.name))):
+        agent = group.name.removesuffix(" + shield")
+        if group.kind == "shielded" and agent in styles:
+            styles[group.name] = styles[agent] | {"dash": "dash"}
+        elif group.name == "cash":
+            styles[group.name] = {"color": "var(--muted)", "dash": "dot", "width": 1.5}
+        else:
+            turn, colour = divmod(number, len(COLOURS))
+            styles[group.name] = {
+                "color": COLOURS[colour],
+                "dash": DASHES[turn % len(DASHES)],
+                "width": 2.6 if group.kind == "agent" else 1.8,
+            }
+            number += 1
+    return styles
+
+
+def hidden_at_first(found: Sequence[Group]) -> list[str]:
+    """Strategies whose curves wait to be asked for: all agents and the best-known benchmarks are shown."""
+    if len(found) <= SHOWN_AT_FIRST:
+        return []
+    ranked = sorted((group.name for group in found if group.kind == "benchmark"), key=_rank)
+    agents = sum(group.kind != "benchmark" for group in found)
+    return ranked[max(SHOWN_AT_FIRST - agents, 2) :]
+
+
+def curves(tracks: Tracks, found: Sequence[Group], column: str, *, percent: bool) -> Spec:
+    """A column of the equity table over time: the seed in the middle as a line, all seeds as a band."""
+    styles = line_styles(found)
+    hidden = set(hidden_at_first(found))
+    data: list[Spec] = []
+    for group in found:
+        style = styles[group.name]
+        shared = {
+            "type": "scatter",
+            "mode": "lines",
+            "meta": escape(group.name),
+            "visible": group.name not in hidden,
+        }
+        seeds = [tracks[group.name, record["seed"]] for record in group.records]
+        if len(seeds) > 1:
+            values = np.stack([rows[column].to_numpy() for rows in seeds])
+            edge = shared | {"x": _days(seeds[0]), "hoverinfo": "skip", "line": {"width": 0, "color": style["color"]}}
+            data.append(edge | {"y": _rounded(values.min(0))})
+            data.append(edge | {"y": _rounded(values.max(0)), "fill": "tonexty", "fillcolor": _faint(style["color"])})
+        rows = tracks[group.key]
+        value = "%{y:.1%}" if percent else "%{y:.3f}"
+        data.append(
+            shared
+            | {
+                "name": escape(group.name),
+                "x": _days(rows),
+                "y": _rounded(rows[column].to_numpy()),
+                "line": style,
+                "hovertemplate": f"%{{fullData.name}}  {value}<extra></extra>",
+            }
+        )
+    y = {"tickformat": ".0%"} if percent else {"tickformat": ".2~f"}
+    return {"data": data, "layout": _layout(380 if not percent else 280, y, hovermode="x unified")}
+
+
+def weights(rows: pd.DataFrame, assets: Sequence[str]) -> tuple[Spec, list[tuple[str, int | None]]]:
+    """A stacked area per asset, cash lowest, and the legend: (name, number of the fill, None for cash and the rest)."""
+    thinned = rows.iloc[:: step_of(len(rows))]
+    stocks = [asset for asset in assets if asset != CASH]
+    means = rows[stocks].mean().to_numpy()
+    largest = [stocks[i] for i in np.argsort(-means, kind="stable")[:AREAS] if means[i] > 0.0]
+    shown = [stock for stock in stocks if stock in largest]
+    rest = [stock for stock in stocks if stock not in largest and float(rows[stock].max()) > 0.0]
+    areas: list[tuple[str, int | None, Any]] = [(CASH, None, thinned[CASH].to_numpy())]
+    # A stock keeps its fill from strategy to strategy as long as there are enough of them.
+    order = stocks if len(stocks) <= AREAS else shown
+    areas += [(stock, order.index(stock), thinned[stock].to_numpy()) for stock in shown]
+    if rest:
+        areas.append((f"{len(rest)} others", None, thinned[rest].sum(axis=1).to_numpy()))
+    data = []
+    for name, number, values in areas:
+        colour = "var(--cash)" if name == CASH else "var(--muted)" if number is None else FILLS[number % len(FILLS)]
+        trace: Spec = {
+            "type": "scatter",
+            "mode": "lines",
+            "name": escape(name),
+            "x": _days(thinned),
+            "y": _rounded(np.maximum(values, 0.0), 5),
+            "stackgroup": "weights",
+            "fillcolor": colour,
+            # Weights change at a close and then hold.
+            "line": {"width": 0.4, "color": "var(--card)", "shape": "hv"},
+            "hovertemplate": "%{fullData.name}  %{y:.1%}<extra></extra>",
+        }
+        if number is not None and number >= len(FILLS):
+            trace["fillpattern"] = {
+                "shape": "/",
+                "bgcolor": colour,
+                "fgcolor": "var(--card)",
+                "size": 6,
+                "solidity": 0.25,
+            }
+        data.append(trace)
+    layout = _layout(340, {"tickformat": ".0%", "range": [0, 1]}, hovermode="x unified")
+    return {"data": data, "layout": layout}, [(name, number) for name, number, _ in areas]
+
+
+def step_of(days: int) -> int:
+    """How many days the picture of weights goes on at a time."""
+    return math.ceil(days / POINTS)
+
+
+def bin_edges(tracks: Tracks, found: Sequence[Group], horizon: int) -> Any:
+    """Edges of some 50 bins that hold the windows of every strategy, 0 among them; None without a window."""
+    windows = [window_returns(_returns(tracks[group.key]), horizon) for group in found]
+    values = np.concatenate(windows) if windows else np.empty(0)
+    if not len(values):
+        return None
+    low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
+    raw = max((high - low) / 60, 1e-4)
+    width = min(
+        size
+        for size in (raw_size * 10.0**power for power in range(-5, 3) for raw_size in (1, 2, 2.5, 5))
+        if size >= raw
+    )
+    return np.arange(math.floor(low / width), math.ceil(high / width) + 2) * width
+
+
+def distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any) -> Spec:
+    """Shares of overlapping windows by their return, those below the limit in another colour, and both CVaRs."""
+    values = window_returns(_returns(rows), int(promise["horizon"]))
+    counts, _ = np.histogram(values, edges)
+    middle = (edges[:-1] + edges[1:]) / 2
+    bound, realised = float(promise["bound"]), promise["realised"]
+    data = [
+        {
+            "type": "bar",
+            "x": _rounded(middle, 6),
+            "y": _rounded(counts / max(len(values), 1), 5),
+            "width": float(edges[1] - edges[0]) * 0.92,
+            "marker": {"color": ["#D55E00" if centre < bound else "#56B4E9" for centre in middle]},
+            "hovertemplate": "returns around %{x:.1%}<br>%{y:.1%} of the periods<extra></extra>",
+        }
+    ]
+    shapes, notes = [_upright(bound, "dash", "var(--ink)")], []
+    right = realised is not None and realised < bound
+    notes.append(_beside(bound, f"limit {_percent(bound)}", right=right, row=1.09))
+    if realised is not None:
+        if promise["interval"] and None not in promise["interval"]:
+            low, high = promise["interval"]
+            shapes.append(
+                {
+                    "type": "rect",
+                    "x0": low,
+                    "x1": high,
+                    "yref": "paper",
+                    "y0": 0,
+                    "y1": 1,
+                    "fillcolor": "#0072B2",
+                    "opacity": 0.13,
+                    "line": {"width": 0},
+                    "layer": "below",
+                }
+            )
+        shapes.append(_upright(realised, "solid", "#0072B2"))
+        notes.append(_beside(realised, f"realised {_percent(realised)}", right=not right, row=1.09))
+    layout = _layout(
+        320,
+        {"tickformat": ".0%", "title": {"text": "share of periods", "font": {"size": 12}}, "rangemode": "tozero"},
+        hovermode="closest",
+    )
+    layout["margin"] |= {"t": 34}
+    reach = [float(edges[0]), float(edges[-1])]
+    reach = [min(reach[0], bound - 0.15 * (reach[1] - reach[0])), reach[1]]
+    layout["xaxis"] |= {"type": "linear", "tickformat": ".0%", "range": reach}
+    return {"data": data, "layout": layout | {"shapes": shapes, "annotations": notes, "bargap": 0}}
+
+
+def trace(rows: pd.DataFrame) -> Spec:
+    """Risk against its bound over the decision days: the last iteration of each, and the range over all of them."""
+    days = rows.groupby("date", sort=True)
+    last = days.last()
+    risk = days["risk"]
+    violated = days["regime"].apply(lambda regimes: bool((regimes == "violated").any()))
+    x = [str(day.date()) for day in last.index]
+    edge: Spec = {"type": "scatter", "mode": "lines", "x": x, "hoverinfo": "skip", "line": {"width": 0}}
+    value = "%{fullData.name}  %{y:.4f}<extra></extra>"
+    data: list[Spec] = [
+        edge | {"y": _rounded(risk.min().to_numpy())},
+        edge | {"y": _rounded(risk.max().to_numpy()), "fill": "tonexty", "fillcolor": "rgba(0,114,178,0.18)"},
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "estimate after training",
+            "x": x,
+            "y": _rounded(last["risk"].to_numpy()),
+            "line": {"color": "#0072B2", "width": 2},
+            "hovertemplate": value,
+        },
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "bound",
+            "x": x,
+            "y": _rounded(last["bound"].to_numpy()),
+            "line": {"color": "var(--ink)", "width": 1.5, "dash": "dash"},
+            "hovertemplate": value,
+        },
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "outside the bound at some iteration",
+            "x": [day for day, outside in zip(x, violated, strict=True) if outside],
+            "y": _rounded(last["risk"].to_numpy()[violated.to_numpy()]),
+            "marker": {"color": "#D55E00", "symbol": "x-thin", "size": 7, "line": {"width": 2, "color": "#D55E00"}},
+            "hovertemplate": "%{fullData.name}<extra></extra>",
+        },
+    ]
+    return {"data": data, "layout": _layout(300, {}, hovermode="x unified")}
+
+
+def _rank(benchmark: str) -> int:
+    return MAIN_BENCHMARKS.index(benchmark) if benchmark in MAIN_BENCHMARKS else len(MAIN_BENCHMARKS)
+
+
+def _layout(height: int, y: Spec, *, hovermode: str) -> Spec:
+    axis = {"gridcolor": "var(--line)", "linecolor": "var(--line)", "zeroline": False, "automargin": True}
+    return {
+        "height": height,
+        "margin": {"l": 48, "r": 12, "t": 10, "b": 32},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {
+            "family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
+            "size": 12,
+            "color": "var(--ink)",
+        },
+        "hoverlabel": {"bgcolor": "var(--card)", "bordercolor": "var(--line)", "font": {"color": "var(--ink)"}},
+        "hovermode": hovermode,
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "var(--muted)", "activecolor": "var(--ink)"},
+        "showlegend": False,
+        "xaxis": axis | {"type": "date", "showgrid": False, "ticks": "outside", "tickcolor": "var(--line)"},
+        "yaxis": axis | y,
+    }
+
+
+def _upright(x: float, dash: str, colour: str) -> Spec:
+    line = {"color": colour, "width": 2, "dash": dash}
+    return {"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1.04, "line": line}
+
+
+def _beside(x: float, text: str, *, right: bool, row: float) -> Spec:
+    """A word at the top of an upright line, to its right or left."""
+    return {
+        "x": x,
+        "yref": "paper",
+        "y": row,
+        "yanchor": "middle",
+        "xanchor": "left" if right else "right",
+        "text": text,
+        "showarrow": False,
+        "font": {"size": 12, "color": "var(--ink)"},
+    }
+
+
+def _faint(colour: str) -> str:
+    """The colour, nearly transparent; grey for one of the style sheet's."""
+    if not colour.startswith("#"):
+        return "rgba(128,128,128,0.13)"
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.13)"
+
+
+def _percent(value: float) -> str:
+    return f"{value * 100:.1f} %".replace("-", "−")
+
+
+def _returns(rows: pd.DataFrame) -> Any:
+    return rows["return"].to_numpy()[1:]
+
+
+def _days(rows: pd.DataFrame) -> list[str]:
+    return list(rows["date"].dt.strftime("%Y-%m-%d"))
+
+
+def _rounded(values: Any, digits: int = 6) -> list[float | None]:
+    """Figures to the eye: what cannot be seen only makes the page large."""
+    return [
+        None if math.isnan(value) else value for value in np.round(np.asarray(values, dtype=float), digits).tolist()
+    ]

@@ -1,0 +1,406 @@
+"""The words and tables of a report, as HTML. Whatever is not written here is escaped.
+
+Every figure stands in a `<data value=...>` with its full precision, so that what is shown can be checked against
+`metrics.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any
+
+import pandas as pd
+
+from portfolio_sdpo.backtest.record import Record
+from portfolio_sdpo.report.groups import Group, rival
+
+NONE = "<span title='not defined'>–</span>"
+NOTES_SHOWN = 20
+Format = Callable[[float], str]
+
+
+def number(value: float, digits: int = 2) -> str:
+    """`−1.20`, with a true minus and no `−0.00`."""
+    text = f"{value:,.{digits}f}"
+    return text.lstrip("-") if not text.strip("-0.,") else text.replace("-", "−")
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """`−1.2 %`, which a line end does not part.
+
+    >>> percent(0.1234)
+    '12.3\\xa0%'
+    """
+    return f"{number(value * 100, digits)}\u00a0%"
+
+
+def times(value: float) -> str:
+    """`1.20 ×`."""
+    return f"{number(value, 2)}\u00a0×"
+
+
+def share(alpha: float) -> str:
+    """`5 %`, `2.5 %`: a tail fraction with as many digits as it has."""
+    return f"{alpha * 100:g}\u00a0%"
+
+
+COLUMNS: tuple[tuple[str, str, Format, bool], ...] = (
+    ("final_wealth", "Final wealth", times, True),
+    ("cagr", "Growth a year", percent, True),
+    ("volatility", "Volatility a year", percent, False),
+    ("sharpe", "Sharpe", number, True),
+    ("max_drawdown", "Max drawdown", percent, True),
+    ("cvar_window", "CVaR", percent, True),
+    ("turnover", "Turnover a year", lambda value: f"{number(value, 1)}\u00a0×", False),
+    ("cost", "Cost paid", lambda value: percent(value, 2), False),
+)
+"""Of the headline table: field of a record, heading, how it is written, whether with its interval."""
+
+OVER_SEEDS = ("final_wealth", "sharpe", "cvar_window")
+"""Those that are shown with their range over seeds."""
+
+MORE: tuple[tuple[str, str, Format], ...] = (
+    ("sortino", "Sortino", number),
+    ("calmar", "Calmar", number),
+    ("max_drawdown_sessions", "Drawdown length (sessions)", lambda value: number(value, 0)),
+    ("var", "VaR of a session", lambda value: percent(value, 2)),
+    ("cvar", "CVaR of a session", lambda value: percent(value, 2)),
+    ("var_window", "VaR of a period", percent),
+    ("hit_rate", "Sessions that gained", percent),
+    ("probabilistic_sharpe", "Probabilistic Sharpe", lambda value: percent(value, 0)),
+    ("deflated_sharpe", "Deflated Sharpe", lambda value: percent(value, 0)),
+)
+
+
+def subtitle(record: Record, found: Sequence[Group]) -> str:
+    """What was traded, when and at which cost."""
+    settings, shown = record.config["settings"], found[0].shown
+    stocks = len(record.config["data"]["tickers"])
+    cash = settings["cash"]
+    earned = {"zero": "nothing", "tbill": "the 13-week Treasury bill"}.get(cash) or f"{percent(cash, 2)} a year"
+    return (
+        f"{escape(shown['start'])} to {escape(shown['end'])} · {shown['sessions']} sessions · {stocks} "
+        f"stock{'s' * (stocks != 1)} and cash · fee {settings['fee_bps']:g} bps · cash earns {earned}"
+    )
+
+
+def lead(found: Sequence[Group], main: Group) -> str:
+    """The result in two sentences."""
+    shown, other = main.shown, rival(found, main)
+    text = f"<strong>{escape(main.name)}</strong> turned 1 into {number(shown['final_wealth'])}"
+    if len(main.records) > 1:
+        text += f" (the middle one of {len(main.records)} seeds)"
+    if other is not None:
+        text += f"; {escape(other.name)} into {number(other.shown['final_wealth'])}"
+    promise = shown["promise"]
+    if promise["realised"] is not None:
+        fate = "kept" if promise["kept"] else "broken"
+        text += (
+            f". Its worst {share(promise['alpha'])} of {promise['horizon']}-session periods returned "
+            f"{percent(promise['realised'])} on average, where the limit is {percent(promise['bound'])}: "
+            f"<strong class='{'good' if promise['kept'] else 'bad'}'>{fate}</strong>"
+        )
+    return f"<p class='lead'>{text}.</p>"
+
+
+def cards(main: Group, found: Sequence[Group]) -> str:
+    """The main strategy's figures, large, with those of its rival."""
+    other = rival(found, main)
+    items = []
+    for field, heading, written, _ in COLUMNS[:2] + COLUMNS[3:6]:
+        if field == "cvar_window":
+            heading = f"CVaR of {main.shown['horizon']} sessions"
+        more = interval_of(main.shown, field, written)
+        if other is not None:
+            value = other.shown[field]
+            more += f"<br>{escape(other.name)} {NONE if value is None else written(value)}"
+        items.append(
+            f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>"
+            f"{figure_of(main.shown, field, written)}</span><br><span class='more'>{more}</span></dd></div>"
+        )
+    return f"<dl class='cards'>{''.join(items)}</dl>"
+
+
+def headline(found: Sequence[Group], config: dict[str, Any]) -> str:
+    """One row per strategy with its intervals, and whether it kept the limit."""
+    limit, bootstrap = config["settings"]["limit"], config["settings"]["bootstrap"]
+    caption = (
+        f"CVaR is the mean of the worst {share(limit['alpha'])} of the returns over {limit['horizon']} sessions; "
+        f"the limit is {percent(limit['bound'])}."
+    )
+    if bootstrap:
+        level = percent(bootstrap["level"], 0)
+        caption += f" Small print: {level} interval, stationary block bootstrap of the days."
+    if any(len(group.records) > 1 for group in found):
+        caption += " With several seeds, the row is the seed in the middle by final wealth, and “seeds” is the range."
+    headings = [heading for _, heading, _, _ in COLUMNS]
+    place = headings.index("CVaR")
+    headings[place : place + 1] = [f"CVaR of {limit['horizon']} sessions", f"Within {percent(limit['bound'])}"]
+    rows = []
+    for group in found:
+        cells = []
+        for field, _, written, with_interval in COLUMNS:
+            cell = figure_of(group.shown, field, written)
+            interval = interval_of(group.shown, field, written) if with_interval else ""
+            cell += f"<small>{interval}</small>" if interval else ""
+            spread = group.range(field)
+            cell += f"<small>seeds {span(*spread, written)}</small>" if spread and field in OVER_SEEDS else ""
+            cells.append(f"<td>{cell}</td>")
+            if field == "cvar_window":
+                cells.append(f"<td>{verdict(group.shown['promise']['kept'])}</td>")
+        seeds = f"<small>{len(group.records)} seeds</small>" if len(group.records) > 1 else ""
+        rows.append(f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}{seeds}</th>{''.join(cells)}</tr>")
+    return table(caption, ["Strategy", *headings], rows)
+
+
+def all_figures(found: Sequence[Group]) -> str:
+    """The other figures of every strategy and seed, folded away."""
+    several = any(len(group.records) > 1 for group in found)
+    columns = (*((COLUMNS[0][:3], COLUMNS[5][:3]) if several else ()), *MORE)
+    headings = ["Strategy", *(["Seed"] if several else []), *(heading for _, heading, _ in columns)]
+    rows = []
+    for group in found:
+        for record in group.records:
+            cells = "".join(f"<td>{figure_of(record, field, written)}</td>" for field, _, written in columns)
+            seed = f"<td>{NONE if record['seed'] is None else record['seed']}</td>" if several else ""
+            rows.append(
+                f"<tr data-row='{escape(group.name)}'><th scope='row'>{escape(group.name)}</th>{seed}{cells}</tr>"
+            )
+    caption = (
+        "The probabilistic Sharpe ratio is the probability that the true one is above 0; the deflated one, that it is "
+        "above the best of as many worthless strategies as were tried here."
+    )
+    return f"<details><summary>More figures</summary>{table(caption, headings, rows)}</details>"
+
+
+def shielding(found: Sequence[Group]) -> str:
+    """What the shield did, where it was on."""
+    rows = []
+    for group in found:
+        done = group.shown["shield"]
+        if done:
+            rows.append(
+                f"<tr><th scope='row'>{escape(group.name)}</th>"
+                f"<td>{done['scaled']} of {done.get('looks', done['decisions'])}</td>"
+                f"<td>{NONE if done['mean_kappa'] is None else percent(done['mean_kappa'])}</td>"
+                f"<td>{percent(done['lowest_kappa'])}</td><td>{done.get('removed', NONE)}</td>"
+                f"<td>{done['unmet']}</td></tr>"
+            )
+    if not rows:
+        return ""
+    headings = [
+        "Shield",
+        "Looks that scaled",
+        "Stocks kept of a decision, mean",
+        "Stocks kept at a look, lowest",
+        "Looks that removed a stock",
+        "Limit out of reach",
+    ]
+    caption = (
+        "The shield scales an agent's stocks towards cash until the limit holds on the past, and removes those with "
+        "too little history to tell; the agent's own decisions are those of the row without it."
+    )
+    return f"<details open><summary>The shield</summary>{table(caption, headings, rows)}</details>"
+
+
+def against(found: Sequence[Group]) -> str:
+    """By how much agents grew faster than their rivals."""
+    rows = []
+    for group in found:
+        for other, figures in group.shown.get("against", {}).items():
+            low, high = figures["interval"] or (None, None)
+            interval = "" if low is None or high is None else span(low, high, percent)
+            rows.append(
+                f"<tr><th scope='row'>{escape(group.name)}</th><td>{escape(other)}</td>"
+                f"<td>{NONE if figures['growth'] is None else percent(figures['growth'])}</td><td>{interval}</td></tr>"
+            )
+    if not rows:
+        return ""
+    caption = "Log growth a year in excess of a rival's; sessions are resampled in pairs for the interval."
+    headings = ["Agent", "Rival", "Faster a year", "Interval"]
+    return f"<details><summary>Against rivals</summary>{table(caption, headings, rows)}</details>"
+
+
+def today(found: Sequence[Group]) -> str:
+    """What every strategy would hold from the last close on."""
+    asked = [group for group in found if group.shown.get("next")]
+    if not asked:
+        return "<p>Not known: this backtest is older than the question; run it again.</p>"
+    rows = []
+    for group in asked:
+        weights = group.shown["next"]["weights"]
+        ordered = sorted(weights.items(), key=lambda item: -item[1])
+        text = ", ".join(f"{escape(asset)}&nbsp;{percent(weight)}" for asset, weight in ordered if weight >= 0.0005)
+        rows.append(
+            f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}</th><td class='words'>{text}</td></tr>"
+        )
+    as_of = escape(asked[0].shown["next"]["as_of"])
+    caption = f"Decided at the close of {as_of}, the last one here; nothing above knows what comes of it."
+    return table(caption, ["Strategy", "To be held from then on"], rows)
+
+
+def promises(found: Sequence[Group]) -> str:
+    """Promised against realised CVaR with the tests of coverage."""
+    headings = ("Strategy", "Limit", "Realised CVaR", "Kept", "p-value", "Periods below the limit", "p-value of these")
+    rows = []
+    for group in found:
+        promise = group.shown["promise"]
+        realised = promise["realised"]
+        cell = (
+            NONE if realised is None else f"<data value='{realised!r}' data-name='realised'>{percent(realised)}</data>"
+        )
+        low, high = promise["interval"]
+        cell += "" if low is None else f"<small>{span(low, high, percent)}</small>"
+        rows.append(
+            f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}</th><td>{percent(promise['bound'])}</td>"
+            f"<td>{cell}</td><td>{verdict(promise['kept'])}</td><td>{_p(promise['p_value'])}</td>"
+            f"<td>{promise['breaches']} of {promise['windows']}</td><td>{_p(promise['breach_p_value'])}</td></tr>"
+        )
+    caption = (
+        "A small p-value speaks against the promise; a large one does not prove it. The first tests the CVaR itself by "
+        "bootstrap, the second counts periods that do not overlap, of which few fit into a year."
+    )
+    return table(caption, headings, rows)
+
+
+def training(traced: Sequence[tuple[Group, pd.DataFrame]]) -> str:
+    """How often training was inside, near and outside the bound."""
+    headings = ("Agent", "Iterations", "Inside", "In the margin", "Outside", "Lowest slack")
+    rows = []
+    for group, trace in traced:
+        shares = [float((trace["regime"] == regime).mean()) for regime in ("interior", "margin", "violated")]
+        if not any(shares):  # it heeds no constraint, and knows no margin
+            outside = float((trace["slack"] <= 0).mean())
+            shares = [1.0 - outside, 0.0, outside]
+        lowest = trace["slack"].min()
+        rows.append(
+            f"<tr><th scope='row'>{escape(group.name)}</th><td>{len(trace)}</td>"
+            f"{''.join(f'<td>{percent(part)}</td>' for part in shares)}"
+            f"<td>{NONE if pd.isna(lowest) else number(float(lowest), 4)}</td></tr>"
+        )
+    return table(
+        "Share of training iterations by where the estimate stood; slack is positive inside the bound.", headings, rows
+    )
+
+
+def monthly(rows: pd.DataFrame, name: str) -> str:
+    """Returns by year and month, net of fees."""
+    wealth = rows.set_index("date")["wealth"]
+    months = wealth.groupby([wealth.index.year, wealth.index.month]).last()
+    returns = months / months.shift(1, fill_value=wealth.iloc[0]) - 1.0
+    ends = wealth.groupby(wealth.index.year).last()
+    years = ends / ends.shift(1, fill_value=wealth.iloc[0]) - 1.0
+    names = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+    lines = []
+    for year, total in years.items():
+        cells = "".join(_month(returns.get((year, month))) for month in range(1, 13))
+        lines.append(f"<tr><th scope='row'>{year}</th>{cells}<td><strong>{percent(float(total))}</strong></td></tr>")
+    caption = f"{escape(name)}: returns by month, net of fees; the first and the last may be part of a month."
+    return table(caption, ["Year", *names, "Total"], lines, "monthly")
+
+
+def remarks(record: Record, found: Sequence[Group]) -> str:
+    """What a reader should hold against the figures."""
+    general = [
+        "Decisions use prices up to a close and are traded at that very close, which nobody gets exactly.",
+        "Fees are paid on what is traded, from the weights as they have drifted; taxes and market impact are left out.",
+        "One past is one sample: intervals tell how much these figures could have differed by chance.",
+    ]
+    items = [f"<li>{text}</li>" for text in general]
+    items += [f"<li>Data: {escape(note)}</li>" for note in record.config["data"]["notes"][:NOTES_SHOWN]]
+    for group in found:
+        notes = group.shown["notes"]
+        items += [f"<li>{escape(group.name)}, {escape(note)}</li>" for note in notes[:NOTES_SHOWN]]
+        if len(notes) > NOTES_SHOWN:
+            items.append(
+                f"<li>{escape(group.name)}: {len(notes) - NOTES_SHOWN} more in <code>metrics.json</code>.</li>"
+            )
+    return f"<ul class='notes'>{''.join(items)}</ul>"
+
+
+def provenance(record: Record) -> str:
+    """Settings, prices with their hash, version."""
+    config = record.config
+    data = config["data"]
+    facts = {
+        "Backtest": config["id"],
+        "Made": f"{config['created_at']} with portfolio_sdpo {config['package_version']}",
+        "Prices": f"{data['snapshot'] or data['source']}, {data['first']} to {data['last']}, "
+        f"{data['sessions']} sessions, adjustment {data['adjustment']}",
+        "Tickers": ", ".join(data["tickers"]),
+        "sha256 of the prices": data["sha256"],
+    }
+    if "cash_sha256" in data:
+        facts["sha256 of the cash rate"] = data["cash_sha256"]
+    items = "".join(f"<dt>{key}</dt><dd>{_hash(key, value)}</dd>" for key, value in facts.items())
+    settings = {"settings": config["settings"], "strategies": config["strategies"]}
+    text = escape(json.dumps(settings, indent=2, ensure_ascii=False))
+    return f"<dl class='facts'>{items}</dl><details><summary>All settings</summary><pre>{text}</pre></details>"
+
+
+def _hash(key: str, value: str) -> str:
+    return f"<code>{escape(value)}</code>" if key.startswith("sha256") else escape(value)
+
+
+def table(caption: str, headings: Sequence[str], rows: Sequence[str], name: str = "") -> str:
+    """Rows below headings, which are HTML already; wide ones can be moved sideways."""
+    head = "".join(f"<th scope='col'>{heading}</th>" for heading in headings)
+    styled = f" class='{name}'" if name else ""
+    return (
+        f"<div class='scroll' tabindex='0'><table{styled}><caption><span>{caption}</span></caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _row(group: Group, found: Sequence[Group]) -> str:
+    """Attributes of a strategy's row; the first benchmark below agents is set off."""
+    benchmarks = [each for each in found if each.kind == "benchmark"]
+    names = []
+    if group.kind != "benchmark":
+        names.append("agent")
+    elif group is benchmarks[0] and len(benchmarks) < len(found):
+        names.append("first-benchmark")
+    styled = f" class='{' '.join(names)}'" if names else ""
+    return f"{styled} data-row='{escape(group.name)}'"
+
+
+def figure_of(record: dict[str, Any], field: str, written: Format) -> str:
+    """A figure of a record, with its full precision beside it."""
+    value = record[field]
+    return NONE if value is None else f"<data value='{value!r}' data-name='{field}'>{written(value)}</data>"
+
+
+def interval_of(record: dict[str, Any], field: str, written: Format) -> str:
+    """Its interval, or nothing."""
+    low, high = record["intervals"].get(field, (None, None))
+    return "" if low is None or high is None else span(low, high, written)
+
+
+def span(low: float, high: float, written: Format) -> str:
+    """`[1.10, 1.40] ×`: the unit once."""
+    first, last = written(low), written(high)
+    unit = last[last.find("\u00a0") :] if "\u00a0" in last else ""
+    return f"[{first.removesuffix(unit)}, {last.removesuffix(unit)}]{unit}"
+
+
+def verdict(kept: bool | None) -> str:
+    """Whether a limit was kept, in words and colour."""
+    if kept is None:
+        return NONE
+    return f"<span class='{'good' if kept else 'bad'}'>{'✓ yes' if kept else '✗ no'}</span>"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return "&lt;&nbsp;0.001" if value < 0.001 else number(value, 3)
+
+
+def _month(value: float | None) -> str:
+    if value is None:
+        return "<td></td>"
+    strength = min(abs(value) / 0.1, 1.0) * 0.45
+    colour = f"rgba(var(--{'up' if value > 0 else 'down'}),{strength:.2f})"
+    return f"<td style='background:{colour}'>{percent(float(value))}</td>"

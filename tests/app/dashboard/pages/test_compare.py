@@ -1,0 +1,84 @@
+"""*Compare* in a browser: figures of each run as written, differences as the package reckons them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from portfolio_sdpo.backtest.record import list_records, read_metrics
+from portfolio_sdpo.report.groups import groups
+from portfolio_sdpo.report.sections import COLUMNS, share
+from portfolio_sdpo_app.dashboard.data.comparison import MIN_SESSIONS, pair_returns
+
+
+def test_runs_side_by_side(visit: Callable, filled: str, filled_home: Path):
+    visitor = visit()
+    page = visitor.open(filled, "compare")
+    page.locator(".st-key-equity .main-svg").first.wait_for()
+    page.locator(".st-key-risk .main-svg").first.wait_for()
+    for letter, run in zip("AB", list_records(filled_home / "backtests"), strict=True):
+        for group in groups(read_metrics(run)):
+            shown = group.shown
+            if group.name == "buy-and-hold":
+                continue  # not among those that are shown at first
+            row = page.locator(f"table:has(th:text('Final wealth')) tr[data-row='{letter} · {group.name}']")
+            values = {
+                cell.get_attribute("data-name"): float(cell.get_attribute("value"))
+                for cell in row.locator("data[data-name]").all()
+            }
+            assert values == {field: shown[field] for field, *_ in COLUMNS if shown[field] is not None}
+            assert row.locator("td").first.inner_text() == share(shown["alpha"])
+    names = page.locator(".st-key-equity .js-plotly-plot").evaluate("plot => plot.data.map(each => each.name)")
+    assert {"A · sdpo", "B · sdpo", "B · sdpo + shield"} <= set(names)
+    visitor.keep("compare-laptop-light")
+
+
+def test_a_difference_is_the_one_of_the_backtest(visit: Callable, filled: str, filled_home: Path):
+    """Against 1/N within one run, it is what metrics.json has, interval included."""
+    visitor = visit()
+    page = visitor.open(filled, "compare")
+    run = list_records(filled_home / "backtests")[0]
+    for group in groups(read_metrics(run)):
+        if group.kind != "benchmark":
+            row = page.locator(f"table:has(th:text('Excess growth a year')) tr[data-row='A · {group.name}']")
+            figure = row.locator("data[data-name=growth]")
+            assert float(figure.get_attribute("value")) == group.shown["against"]["equal-weight"]["growth"]
+            low, high = group.shown["against"]["equal-weight"]["interval"]
+            assert f"{abs(low) * 100:.1f}" in row.inner_text() and f"{abs(high) * 100:.1f}" in row.inner_text()
+
+
+def test_every_seed_by_itself_on_a_phone_in_the_dark(visit: Callable, filled: str):
+    visitor = visit("phone", "dark")
+    page = visitor.open(filled, "compare")
+    page.get_by_text("Every seed").click()
+    page.locator("tr[data-row='B · seed 1 · sdpo']").first.wait_for()
+    visitor.settle()
+    visitor.no_sideways()
+    visitor.keep("compare-phone-dark")
+
+
+def _track(first: str, sessions: int, start: float = 0.0) -> pd.DataFrame:
+    days = pd.bdate_range(first, periods=sessions)
+    returns = start + np.arange(sessions) / 1000
+    return pd.DataFrame({"date": days, "return": np.where(np.arange(sessions) == 0, np.nan, returns)})
+
+
+def test_sessions_are_paired_where_both_have_them():
+    """Of days 0…59 and 20…99 both have returns on days 21…59: each value stays with its day."""
+    one, other = _track("2019-01-01", 60), _track("2019-01-29", 80, start=1.0)
+    assert one["date"].iloc[20] == other["date"].iloc[0]
+    first, second = pair_returns(one, other) or pytest.fail("they overlap")
+    assert first == pytest.approx(np.arange(21, 60) / 1000)
+    assert second == pytest.approx(1 + np.arange(1, 40) / 1000)
+
+
+def test_other_sessions_are_not_paired():
+    assert pair_returns(_track("2019-01-01", 60), _track("2020-01-01", 60)) is None
+    assert pair_returns(_track("2019-01-01", MIN_SESSIONS), _track("2019-01-01", MIN_SESSIONS)) is None
+    assert pair_returns(_track("2019-01-01", MIN_SESSIONS + 1), _track("2019-01-01", MIN_SESSIONS + 1)) is not None
+    gap = _track("2019-01-01", 60).drop(index=30)
+    assert pair_returns(_track("2019-01-01", 60), gap) is None

@@ -1,0 +1,88 @@
+"""*Run* in a browser: settings are checked before anything starts, and what is started finishes and appears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portfolio_sdpo.backtest.record import list_records, read_config, read_metrics
+from portfolio_sdpo.report.groups import groups, main_group
+from portfolio_sdpo_app.dashboard.data import jobs
+
+from ..conftest import at_home
+
+
+def start(page: Any) -> None:
+    page.get_by_role("button", name="Start the backtest").click()
+
+
+def test_a_backtest_started_here_finishes_and_appears(visit: Callable, work: str, work_home: Path):
+    visitor = visit()
+    page = visitor.open(work, "run")
+    # Two of the six: the others can be walked just as well, but take longer.
+    for name in ("minimum-variance", "minimum-cvar", "maximum-return", "buy-and-hold"):
+        tag = page.locator("[data-testid=stMultiSelect] [data-tag]", has_text=name)
+        tag.get_by_role("button").click()
+        tag.wait_for(state="detached")
+    limit = page.get_by_label("CVaR limit", exact=True)
+    limit.fill("-0.080")
+    limit.press("Tab")
+    start(page)
+    page.get_by_text("Backtest of benchmarks on the bundled sample").first.wait_for()
+    link = page.get_by_role("link", name="Open the results")
+    link.wait_for()
+    visitor.settle()
+    visitor.keep("run-finished-laptop-light")
+    with at_home(work_home):
+        (job,) = jobs.list_jobs()
+    assert job.job.status == "done"
+    (folder,) = list_records(work_home / "backtests")
+    settings = read_config(folder)["settings"]
+    assert settings["strategies"] == ["equal-weight", "cash"] and settings["limit"]["bound"] == -0.08
+    link.click()
+    page.wait_for_url(f"**/backtest?run={folder.name}")
+    page.locator(".cards").first.wait_for()
+    page.locator(".st-key-equity .main-svg").first.wait_for()
+    visitor.settle()
+    main = main_group(groups(read_metrics(folder))).shown
+    assert dict(visitor.figures(".cards")) == {
+        name: main[name] for name in ("final_wealth", "cagr", "sharpe", "max_drawdown", "cvar_window")
+    }
+    # It can be chosen on the other pages as well.
+    visitor.open(work, "compare")
+    page.locator(f"[data-tag]:has-text('{folder.name[-8:]}')").wait_for()
+
+
+@pytest.mark.parametrize(
+    "label, value, word", [("Tail α", "2.000", "alpha"), ("CVaR limit", "-1.500", "bound"), ("Seeds", "a, b", "seeds")]
+)
+def test_wrong_settings_start_nothing(visit: Callable, empty: str, empty_home: Path, label: str, value: str, word: str):
+    visitor = visit()
+    page = visitor.open(empty, "run")
+    field = page.get_by_label(label, exact=True)
+    field.fill(value)
+    field.press("Tab")
+    start(page)
+    error = page.locator("[data-testid=stAlert]", has_text=word)
+    error.first.wait_for()
+    visitor.settle()
+    assert error.first.inner_text().strip().endswith(".")
+    with at_home(empty_home):
+        assert jobs.list_jobs() == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [("laptop", "light"), ("laptop", "dark"), ("phone", "light")])
+def test_both_forms_fit(visit: Callable, filled: str, width: str, scheme: str):
+    visitor = visit(width, scheme)
+    page = visitor.open(filled, "run")
+    page.get_by_role("button", name="Start the backtest").wait_for()
+    visitor.no_sideways()
+    visitor.keep(f"run-{width}-{scheme}")
+    page.get_by_text("Retrain", exact=True).click()
+    page.get_by_role("button", name="Start the retrain").wait_for()
+    visitor.settle()
+    visitor.no_sideways()
+    visitor.keep(f"run-retrain-{width}-{scheme}")

@@ -1,0 +1,56 @@
+"""A Safety Gym grid small enough for a test: worlds of twenty steps, two robots, tiny networks."""
+
+from typing import Any
+
+from portfolio_sdpo.experiments.safety.declared import SafetyExperiment, WorldSettings
+from portfolio_sdpo.risk import Constraint
+from portfolio_sdpo.rl.algorithms import (
+    ActorSettings,
+    CpoSettings,
+    IpoSettings,
+    PcpoSettings,
+    PpoSettings,
+    Problem,
+    SdpoSettings,
+)
+from portfolio_sdpo.rl.critics import CriticSettings
+
+
+def toy(task: str = "PointGoal1", **changes: Any) -> SafetyExperiment:
+    """PPO, IPO, SDPO, CPO and PCPO on one task."""
+    fit: dict[str, Any] = {"hidden": (8,), "epochs": 1, "minibatches": 1, "warm_up": 1}
+    shared: dict[str, Any] = {
+        "actor": ActorSettings(hidden=(8,), learning_rate=1e-2, initial_std=0.1),
+        "critic": CriticSettings(kind="mean", **fit),
+    }
+    quantile = CriticSettings(kind="quantile", atoms=8, dimension=8, **fit)
+    fields: dict[str, Any] = {
+        "name": "safety-toy",
+        "title": f"A toy of {task}",
+        "question": "Does it run?",
+        "world": WorldSettings(task=task, horizon=20),
+        "problem": Problem(constraints=(Constraint.from_spec("expectation of cost <= 2 discount=1 eta=30"),)),
+        "algorithms": {
+            "ppo": PpoSettings(**shared, epochs=1),
+            "ipo": IpoSettings(**shared, epochs=1),
+            "sdpo": SdpoSettings(**{**shared, "critic": quantile}, epochs=1, risk_atoms=8),
+            "cpo": CpoSettings(**shared),
+            "pcpo": PcpoSettings(**shared),
+        },
+        "iterations": 2,
+        "episodes": 2,
+        "lane": 2,
+        "seeds": (0,),
+        "checkpoint_every": 1,
+        "tensorboard": False,
+    }
+    return SafetyExperiment(**{**fields, **changes})
+
+
+TWO = Problem(
+    constraints=(
+        Constraint.from_spec("expectation of vases <= 1 discount=1 eta=40"),
+        Constraint.from_spec("bad-state-probability of hazards <= 0.1 eta=60"),
+    )
+)
+"""The two constraints of question (C)."""

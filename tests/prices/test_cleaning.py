@@ -1,0 +1,408 @@
+"""Cleaning against a naive scalar reference, against the future, and on one example per kind of finding."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from portfolio_sdpo.errors import DataQualityError, SettingsError
+from portfolio_sdpo.prices.calendar import sessions
+from portfolio_sdpo.prices.cleaning import Cleaned, Finding, Repairs, Report, clean, inspect
+from portfolio_sdpo.prices.prices import Prices, wide
+
+NAN = math.nan
+FIRST = date(2018, 11, 19)  # with Thanksgiving and the day of mourning for G. H. W. Bush ahead
+CALENDAR = [day.item() for day in sessions("XNYS", np.datetime64(FIRST), np.datetime64("2019-02-28")).days]
+
+
+def prices(columns: dict[str, Sequence[float]], days: Sequence[date | str]) -> Prices:
+    return Prices(wide(pd.DataFrame(columns, index=pd.DatetimeIndex([str(day) for day in days]))), "close", "unknown")
+
+
+def of_kind(report: Report, kind: str) -> list[Finding]:
+    return [found for found in report.findings if found.kind == kind]
+
+
+def only(report: Report, kind: str) -> Finding:
+    (found,) = of_kind(report, kind)
+    return found
+
+
+# --- Properties ---
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> Prices:
+    """Up to 30 rows of 4 tickers, on and off the calendar, with gaps, late listings, delistings and repeated rows."""
+    offsets = draw(st.lists(st.integers(0, 60), min_size=1, max_size=30))
+    days = [FIRST + timedelta(days=offset) for offset in sorted(offsets)]
+    columns = {}
+    for ticker in "ABCD"[: draw(st.integers(1, 4))]:
+        start, end = draw(st.integers(0, len(days))), draw(st.integers(0, len(days)))
+        gappy = st.sampled_from([NAN, NAN, 1.0, 1.0, 1.25, 2.0])
+        level = draw(st.sampled_from([st.just(1.0), gappy, gappy]))
+        row = draw(st.lists(level, min_size=len(days), max_size=len(days)))
+        columns[ticker] = [value if start <= at <= end else NAN for at, value in enumerate(row)]
+    return prices(columns, days)
+
+
+options = st.fixed_dictionaries(
+    {
+        "calendar": st.sampled_from(["XNYS", None]),
+        "carry": st.integers(0, 6),
+        "repairs": st.builds(
+            Repairs,
+            duplicates=st.sampled_from(["first", "last"]),
+            non_positive=st.just("drop"),
+            extra_sessions=st.sampled_from([None, "drop"]),
+        ),
+    }
+)
+
+
+def cleaned_or_none(given_prices: Prices, **chosen: object) -> Cleaned | None:
+    errors = inspect(given_prices, **chosen).errors  # type: ignore[arg-type]
+    assert {error.sentence for error in errors} <= {"There is no price in the data."}
+    return None if errors else clean(given_prices, **chosen)  # type: ignore[arg-type]
+
+
+@settings(deadline=None)
+@given(histories(), options, st.integers(0, 60))
+def test_a_longer_history_never_changes_an_earlier_value(history: Prices, chosen: dict, cut: int) -> None:
+    whole = cleaned_or_none(history, **chosen)
+    until = pd.Timestamp(FIRST + timedelta(days=cut))
+    part = cleaned_or_none(Prices(history.frame.loc[:until], "close", "unknown"), **chosen)
+    if part is None:
+        assert whole is None or whole.frame.loc[:until].empty
+        return
+    assert whole is not None
+    earlier = whole.frame.loc[:until]
+    pd.testing.assert_frame_equal(earlier[part.frame.columns], part.frame)
+    assert earlier.drop(columns=part.frame.columns).isna().all(axis=None)
+    for ticker, days in part.carried.items():
+        assert days == [day for day in whole.carried[ticker] if day <= until.date()]
+
+
+@settings(deadline=None)
+@given(histories(), options)
+def test_every_price_was_observed_on_that_day_or_shortly_before(history: Prices, chosen: dict) -> None:
+    result = cleaned_or_none(history, **chosen)
+    if result is None:
+        return
+    for ticker in result.frame:
+        seen = history.frame[ticker].dropna()
+        for day, price in result.frame[ticker].dropna().items():
+            known = seen.loc[:day]
+            assert len(known), "a price before the first observation"
+            assert price in known[known.index == known.index[-1]].tolist()
+            if chosen["calendar"]:
+                assert sum(known.index[-1].date() < session <= day.date() for session in CALENDAR) <= chosen["carry"]
+
+
+@settings(deadline=None)
+@given(histories(), options)
+def test_batched_equals_the_scalar_reference(history: Prices, chosen: dict) -> None:
+    cells, kinds = reference(history, **chosen)
+    report = inspect(history, **chosen)
+    found = {(finding.kind, finding.ticker, finding.count) for finding in report.findings}
+    assert found == kinds
+    assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
+    if cells:
+        result = clean(history, **chosen)
+        stacked = {
+            (day.date(), str(ticker)): price
+            for ticker in result.frame
+            for day, price in result.frame[ticker].dropna().items()
+        }
+        assert stacked == cells
+        assert not result.frame.isna().all(axis=0).any()
+        assert result.frame.index.is_unique and result.frame.index.is_monotonic_increasing
+
+
+def reference(
+    history: Prices, calendar: str | None, carry: int, repairs: Repairs
+) -> tuple[dict[tuple[date, str], float], set[tuple[str, str | None, int]]]:
+    """Cleaned cells and (kind, ticker, count) of every finding, one cell at a time."""
+    kinds: set[tuple[str, str | None, int]] = set()
+    tickers = list(history.frame.columns)
+    merged: dict[date, dict[str, float]] = {}
+    conflicts: set[tuple[date, str]] = set()
+    repeated = set()
+    for stamp, row in history.frame.iterrows():
+        day = stamp.date()
+        if day in merged:
+            repeated.add(day)
+        kept = merged.setdefault(day, {})
+        for ticker, price in row.items():
+            if math.isnan(price):
+                continue
+            if ticker in kept and kept[ticker] != price:
+                conflicts.add((day, ticker))
+            if ticker not in kept or repairs.duplicates == "last":
+                kept[ticker] = price
+    for ticker in tickers:
+        if number := sum(name == ticker for _, name in conflicts):
+            kinds.add(("duplicate", ticker, number))
+    if agreeing := repeated - {day for day, _ in conflicts}:
+        kinds.add(("duplicate", None, len(agreeing)))
+    if empty := [day for day, kept in merged.items() if not kept]:
+        kinds.add(("empty-row", None, len(empty)))
+    days = sorted(day for day, kept in merged.items() if kept)
+    counted = list(days)
+    if calendar and days:
+        inside = [day for day in CALENDAR if days[0] <= day <= days[-1]]
+        if missing := set(inside) - set(days):
+            kinds.add(("missing-session", None, len(missing)))
+        if extra := set(days) - set(CALENDAR):
+            kinds.add(("extra-session", None, len(extra)))
+            if repairs.extra_sessions:
+                days = [day for day in days if day not in extra]
+        counted = sorted({*inside, *days})
+    cells: dict[tuple[date, str], float] = {}
+    for ticker in tickers:
+        observed = [day for day in days if ticker in merged[day]]
+        if not observed:
+            kinds.add(("no-price", ticker, 0))
+            continue
+        if observed[0] != days[0]:
+            kinds.add(("late-listing", ticker, 1))
+        run, stale, large, previous = 1, 0, 0, None
+        for day in observed:
+            price = merged[day][ticker]
+            if previous is not None:
+                large += abs(price / previous - 1) > 0.35
+                run = run + 1 if price == previous else 1
+                stale += run == 10
+            previous = price
+        kinds |= {(kind, ticker, n) for kind, n in (("large-move", large), ("stale-run", stale)) if n}
+        filled = suspended = 0
+        open_end = was_suspended = False
+        last = None
+        for day in days:
+            if ticker in merged[day]:
+                last = day
+            if last is None:
+                continue
+            age = counted.index(day) - counted.index(last)
+            if age <= carry or day == last:
+                cells[day, ticker] = merged[last][ticker]
+                filled += day != last
+                open_end = was_suspended = False
+            else:
+                suspended += not was_suspended
+                open_end = was_suspended = True
+        if filled:
+            kinds.add(("gap", ticker, filled))
+        if open_end:
+            kinds.add(("delisting", ticker, 1))
+        if suspended - open_end:
+            kinds.add(("suspension", ticker, suspended - open_end))
+    if not cells:
+        kinds.add(("no-price", None, 0))
+    return cells, kinds
+
+
+# --- One example per kind ---
+
+
+def test_sound_prices_come_back_as_they_are() -> None:
+    given_prices = prices({"A": [1.0, 1.1, 1.2], "B": [5.0, 5.1, 5.2]}, CALENDAR[:3])
+    result = clean(given_prices)
+    pd.testing.assert_frame_equal(result.frame, given_prices.frame, check_freq=False)
+    assert result.report == Report() and result.carried == {}
+
+
+def test_a_gap_is_carried_for_five_sessions_and_then_suspends() -> None:
+    observed = [1.0, *[NAN] * 7, 2.5, 2.5]
+    result = clean(prices({"A": observed, "B": np.linspace(1, 2, 10)}, CALENDAR[:10]))
+    assert result.frame["A"].tolist()[:6] == [1.0] * 6 and result.frame["A"].isna().tolist()[6:8] == [True, True]
+    assert result.frame["A"].tolist()[8:] == [2.5, 2.5]
+    assert result.carried == {"A": CALENDAR[1:6]}
+    gap = only(result.report, "gap")
+    assert (gap.ticker, gap.count, gap.dates) == ("A", 5, tuple(CALENDAR[1:4]))
+    assert only(result.report, "suspension").sentence == (
+        f"A has no price for more than 5 sessions and is suspended from {CALENDAR[6]} "
+        f"until it trades again on {CALENDAR[8]}."
+    )
+    assert only(result.report, "large-move").sentence == f"A moved by more than 35%: +150.0% on {CALENDAR[8]}."
+
+
+def test_sessions_without_a_row_count_towards_the_five() -> None:
+    days = [CALENDAR[0], *CALENDAR[5:8]]  # 1 to 4 are missing
+    result = clean(prices({"A": [1.0, NAN, NAN, NAN], "B": [1.0, 1.1, 1.2, 1.3]}, days))
+    assert result.frame["A"].isna().tolist() == [False, False, True, True]
+    assert list(result.frame.index.date) == days, "missing sessions are not invented"
+    missing = only(result.report, "missing-session")
+    assert (missing.count, missing.severity) == (4, "warning")
+    without = clean(prices({"A": [1.0, NAN, NAN, NAN], "B": [1.0, 1.1, 1.2, 1.3]}, days), calendar=None)
+    assert without.frame["A"].tolist() == [1.0] * 4 and not of_kind(without.report, "missing-session")
+
+
+def test_late_listing_and_delisting() -> None:
+    values = np.linspace(1, 2, 20)
+    late = [NAN] * 8 + [3.0 + step / 100 for step in range(12)]
+    gone = [3.0 + step / 100 for step in range(10)] + [NAN] * 10
+    result = clean(prices({"ALL": values, "LATE": late, "GONE": gone}, CALENDAR[:20]))
+    assert result.frame["LATE"].isna().tolist() == [True] * 8 + [False] * 12
+    assert result.frame["GONE"].isna().tolist() == [False] * 15 + [True] * 5
+    late_finding, gone_finding = only(result.report, "late-listing"), only(result.report, "delisting")
+    assert (late_finding.severity, late_finding.dates) == ("info", (CALENDAR[8],))
+    assert (gone_finding.severity, gone_finding.dates) == ("warning", (CALENDAR[9],))
+    assert late_finding.sentence == f"LATE has no price before {CALENDAR[8]} and stays empty until then."
+    assert gone_finding.sentence == f"GONE has no price after {CALENDAR[9]}: delisted, or the source stops there."
+
+
+def test_empty_rows_and_columns_go() -> None:
+    days = ["2018-11-21", "2018-11-22", "2018-11-23", "2018-11-26"]  # the second is Thanksgiving
+    result = clean(prices({"A": [1.0, NAN, NAN, 1.1], "B": [NAN] * 4}, days))
+    assert result.frame.shape == (2, 1)
+    rows = only(result.report, "empty-row")
+    assert rows.sentence == (
+        "2 rows without any price left out (2018-11-22, 2018-11-23); XNYS was closed on 1 of them."
+    )
+    assert only(result.report, "missing-session").dates == (date(2018, 11, 23),)
+    assert only(result.report, "no-price").sentence == "B has no price at all and is left out."
+
+
+def test_dates_on_which_the_exchange_is_closed_stay_unless_told_otherwise() -> None:
+    days = ["2018-11-21", "2018-11-22", "2018-11-23", "2018-11-24", "2018-11-26"]
+    given_prices = prices({"A": [1.0, 1.01, 1.02, 1.03, 1.04]}, days)
+    kept = clean(given_prices)
+    assert len(kept.frame) == 5
+    extra = only(kept.report, "extra-session")
+    assert (extra.count, extra.dates) == (2, (date(2018, 11, 22), date(2018, 11, 24)))
+    assert "extra_sessions=drop" in extra.sentence
+    dropped = clean(given_prices, repairs=Repairs(extra_sessions="drop"))
+    assert dropped.frame["A"].tolist() == [1.0, 1.02, 1.04]
+    assert len(clean(given_prices, calendar=None).report.findings) == 0
+    assert only(clean(given_prices, calendar="24/7").report, "missing-session").dates == (date(2018, 11, 25),)
+
+
+@pytest.mark.parametrize("bad", [0.0, -0.0, -3.0, math.inf, -math.inf])
+def test_prices_that_are_not_positive_stop_the_import(bad: float) -> None:
+    given_prices = prices({"A": [1.0, bad, 1.1], "B": [1.0, 1.1, 1.2]}, CALENDAR[:3])
+    with pytest.raises(DataQualityError) as caught:
+        clean(given_prices)
+    assert str(caught.value) == (
+        f"A has 1 price that is not positive ({CALENDAR[1]}): correct the source, or add --repair non_positive=drop."
+    )
+    assert only(inspect(given_prices), "non-positive").severity == "error"
+    result = clean(given_prices, repairs=Repairs(non_positive="drop"))
+    assert result.frame["A"].tolist() == [1.0, 1.0, 1.1]
+    assert result.carried == {"A": [CALENDAR[1]]}
+    assert only(result.report, "non-positive").severity == "warning" and not result.report.errors
+
+
+def test_repeated_dates() -> None:
+    days = [CALENDAR[0], CALENDAR[1], CALENDAR[1], CALENDAR[2]]
+    same = clean(prices({"A": [1.0, 1.1, 1.1, 1.2], "B": [2.0, 2.1, NAN, 2.2]}, days))
+    assert same.frame["A"].tolist() == [1.0, 1.1, 1.2] and same.frame["B"].tolist() == [2.0, 2.1, 2.2]
+    assert (
+        only(same.report, "duplicate").sentence == f"1 date came more than once with the same prices ({CALENDAR[1]})."
+    )
+
+    differing = prices({"A": [1.0, 1.1, 1.15, 1.2], "B": [2.0, NAN, 2.1, 2.2]}, days)
+    with pytest.raises(DataQualityError, match=r"A has different prices .* --repair duplicates=first \(or =last\)\.$"):
+        clean(differing)
+    for which, price in (("first", 1.1), ("last", 1.15)):
+        result = clean(differing, repairs=Repairs(duplicates=which))
+        assert result.frame["A"].tolist() == [1.0, price, 1.2] and result.frame["B"].tolist() == [2.0, 2.1, 2.2]
+        assert f"the {which} one is kept" in only(result.report, "duplicate").sentence
+
+
+def test_a_bad_price_does_not_outbid_a_good_one_of_the_same_date() -> None:
+    days = [CALENDAR[0], CALENDAR[0], CALENDAR[1]]
+    result = clean(prices({"A": [0.0, 1.0, 1.1]}, days), repairs=Repairs(non_positive="drop", duplicates="first"))
+    assert result.frame["A"].tolist() == [1.0, 1.1]
+
+
+def test_all_errors_are_said_at_once_and_many_are_counted() -> None:
+    days = [CALENDAR[0], CALENDAR[1], CALENDAR[1]]
+    with pytest.raises(DataQualityError) as caught:
+        clean(prices({**{name: [-1.0, 1.0, 1.0] for name in "ABCD"}, "E": [1.0, 1.0, 2.0]}, days))
+    message = str(caught.value)
+    assert "A has 1 price" in message and "D has" not in message and "and 2 more tickers" in message
+    assert message.endswith("or add --repair non_positive=drop --repair duplicates=first (or =last).")
+
+
+def test_a_stale_run_begins_at_ten_sessions() -> None:
+    moving = np.linspace(1, 2, 40)
+    nine, ten = moving.copy(), moving.copy()
+    nine[5:14], ten[5:15], ten[20:32] = 1.5, 1.6, 1.4
+    report = clean(prices({"M": moving, "NINE": nine, "TEN": ten}, CALENDAR[:40])).report
+    stale = only(report, "stale-run")
+    assert (stale.ticker, stale.count, stale.dates) == ("TEN", 2, (CALENDAR[5], CALENDAR[20]))
+    assert stale.sentence == (
+        f"TEN has the same price 12 times in a row, from {CALENDAR[20]} to {CALENDAR[31]}, and in 1 shorter run."
+    )
+
+
+def test_moves_over_35_percent() -> None:
+    jumpy = [100.0, 134.9, 100.0, 64.9, 100.0, 150.0, 225.0]
+    move = only(clean(prices({"A": jumpy}, CALENDAR[:7])).report, "large-move")
+    assert (move.count, move.severity) == (4, "warning")  # +34.9 % and -25.9 % are not over 35 %
+    assert move.sentence.startswith(f"A moved by more than 35%: -35.1% on {CALENDAR[3]}, +54.1% on {CALENDAR[4]}, ")
+    assert move.sentence.endswith(" and 1 more.")
+
+
+def test_nothing_left_is_an_error() -> None:
+    for columns, days in (({"A": [NAN, NAN]}, CALENDAR[:2]), ({"A": []}, []), ({}, CALENDAR[:2])):
+        with pytest.raises(DataQualityError, match=r"There is no price in the data: check the file"):
+            clean(prices(columns, days))
+
+
+def test_one_row_and_one_ticker() -> None:
+    assert clean(prices({"A": [1.0]}, CALENDAR[:1])).frame.shape == (1, 1)
+
+
+def test_dates_beyond_the_calendar_are_kept_and_said_to_be_unchecked() -> None:
+    result = clean(prices({"A": [1.0, 1.1, 1.2]}, ["1996-12-30", "1997-01-06", "1997-01-07"]), calendar="XTKS")
+    assert len(result.frame) == 3
+    assert only(result.report, "unchecked").dates == (date(1996, 12, 30),)
+    assert not of_kind(result.report, "extra-session") and not of_kind(result.report, "missing-session")
+
+
+def test_wrong_settings_are_named() -> None:
+    with pytest.raises(SettingsError, match="carry"):
+        clean(prices({"A": [1.0]}, CALENDAR[:1]), carry=-1)
+    with pytest.raises(SettingsError, match=r"Repairs.duplicates.*'mean'"):
+        Repairs(duplicates="mean")  # type: ignore[arg-type]
+
+
+def test_cleaning_leaves_its_input_alone() -> None:
+    given_prices = prices({"A": [1.0, NAN, -1.0]}, CALENDAR[:3])
+    before = given_prices.frame.copy()
+    clean(given_prices, repairs=Repairs(non_positive="drop"))
+    pd.testing.assert_frame_equal(given_prices.frame, before)
+
+
+def test_the_report_puts_the_gravest_first() -> None:
+    columns = {"Z": [1.0, -1.0, 2.0], "B": [NAN, 1.0, 1.1], "A": [NAN, 1.0, 2.0]}
+    report = inspect(prices(columns, CALENDAR[:3]))
+    assert [(f.severity, f.kind, f.ticker) for f in report.findings] == [
+        ("error", "non-positive", "Z"),
+        ("warning", "large-move", "A"),
+        ("warning", "large-move", "Z"),
+        ("warning", "gap", "Z"),
+        ("info", "late-listing", "A"),
+        ("info", "late-listing", "B"),
+    ]
+    assert len(report.errors) == 1 and len(report.warnings) == 3 and len(report.sentences()) == 6
+
+
+def test_many_tickers_are_spoken_of_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    values = np.exp(np.cumsum(rng.normal(0, 0.01, (len(CALENDAR), 60)), axis=0))
+    values[rng.random(values.shape) < 0.2] = NAN
+    columns = {f"T{at:02}": values[:, at] for at in range(60)}
+    report = clean(prices(columns, CALENDAR)).report
+    assert len({(f.kind, f.ticker) for f in report.findings}) == len(report.findings)
+    assert len(of_kind(report, "gap")) == 60

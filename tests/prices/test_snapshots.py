@@ -1,0 +1,458 @@
+"""Snapshots are hashed, chained, never rewritten; damage is found; kills and rivals leave the store whole."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from portfolio_sdpo.errors import SnapshotError, SourceError
+from portfolio_sdpo.prices.cleaning import Cleaned, Finding, Report
+from portfolio_sdpo.prices.manifest import Request
+from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.snapshots import Saved, Store, content_hash, observed
+
+NAN = float("nan")
+REQUEST = Request(source="file", settings={"path": "prices.csv"}, calendar=None)
+
+
+def table(*rows: list[float], first: str = "2020-01-02") -> pd.DataFrame:
+    """Rows of prices of A, B, … on consecutive business days."""
+    dates = pd.bdate_range(first, periods=len(rows))
+    return wide(pd.DataFrame(rows, index=dates, columns=[*"ABCDEFGH"[: len(rows[0])]]))
+
+
+OLD = table([1.0, NAN], [2.0, 5.0], [3.0, 6.0])
+NEW = table([1.0, NAN], [2.0, 5.0], [3.0, 6.0], [4.0, 7.0])
+
+
+def save(store: Store, name: str, frame: pd.DataFrame, **options) -> Saved:
+    return store.save(name, Cleaned(frame, Report(), {}), Prices(frame, "close", "unknown"), REQUEST, **options)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "snapshots")
+
+
+def files(store: Store, suffix: str) -> list[Path]:
+    return sorted(store.root.glob(f"objects/*/*.{suffix}"))
+
+
+# What is stored
+
+
+def test_opens_as_it_was_saved(store: Store):
+    saved = save(store, "n", OLD)
+    opened = store.open("n")
+    assert saved.new and opened.manifest == saved.snapshot.manifest and opened.digest == saved.snapshot.digest
+    pd.testing.assert_frame_equal(opened.frame, OLD, check_freq=False)
+    pd.testing.assert_frame_equal(saved.snapshot.frame, OLD, check_freq=False)
+    assert opened.frame.index.unit == "us" and opened.frame.index.name == "date"
+    assert opened.frame.columns.name == "ticker"
+
+
+def test_manifest_says_where_the_prices_came_from(store: Store):
+    finding = Finding("gap", "warning", "B", (OLD.index[2].date(),), 1, "B was carried.")
+    hint = Finding("late-listing", "info", "B", (OLD.index[1].date(),), 1, "B starts late.")
+    days = {"B": [OLD.index[2].date()], "A": []}
+    arrived = OLD.assign(E=NAN)
+    prices = Prices(arrived, "Adj Close", "total-return", {"D": SourceError("Nobody knows D.")}, ("Said.",))
+    store.save("n", Cleaned(OLD, Report((finding, hint)), days), prices, REQUEST)
+    manifest = store.open("n").manifest
+    assert manifest.sha256 == content_hash(OLD)
+    assert (manifest.name, manifest.tickers, manifest.rows) == ("n", ("A", "B"), 3)
+    assert (str(manifest.start), str(manifest.end)) == ("2020-01-02", "2020-01-06")
+    assert (manifest.source, manifest.column, manifest.adjustment) == ("file", "Adj Close", "total-return")
+    assert manifest.request == REQUEST and manifest.parent is None and manifest.notes == ("Said.",)
+    assert manifest.failures == {"D": "Nobody knows D.", "E": "It has no price."}
+    assert manifest.warnings == ("D did not arrive: Nobody knows D.", "B was carried.")
+    assert Report.from_json(manifest.report).findings == (finding, hint)
+    assert manifest.carried == {"B": (OLD.index[2].date(),)}
+    assert manifest.fetched_at.tzinfo is not None
+
+
+def test_files_are_named_by_their_hash_and_plain_parquet(store: Store):
+    save(store, "n", OLD)
+    [parquet], [manifest] = files(store, "parquet"), files(store, "json")
+    for path in (parquet, manifest):
+        assert path.stem == sha256(path.read_bytes()).hexdigest() and path.parent.name == path.stem[:2]
+    assert (store.root / "names" / "n").read_text() == f"{manifest.stem}\n"
+    pd.testing.assert_frame_equal(pd.read_parquet(parquet), OLD, check_freq=False)
+    assert json.loads(manifest.read_text())["file_sha256"] == parquet.stem
+
+
+def test_frame_is_not_to_be_written_to(store: Store):
+    frame = save(store, "n", OLD).snapshot.frame
+    with pytest.raises(ValueError, match="read-only"):
+        frame.iloc[0, 0] = 9.0
+    mine = frame.copy()
+    mine.iloc[0, 0] = 9.0
+    assert frame.iloc[0, 0] == 1.0
+
+
+def test_observed_leaves_out_what_was_carried(store: Store):
+    day = OLD.index[2].date()
+    frame = observed(OLD, {"B": (day,)})
+    assert np.isnan(frame.loc["2020-01-06", "B"]) and frame.isna().sum().sum() == 2
+    assert OLD.loc["2020-01-06", "B"] == 6.0
+
+
+def test_nothing_to_store_is_refused(store: Store):
+    with pytest.raises(SnapshotError, match="no price to store"):
+        save(store, "n", OLD.iloc[:0])
+    assert store.list() == ()
+
+
+def test_ticker_called_like_the_index_is_refused(store: Store):
+    with pytest.raises(SnapshotError, match="cannot be called date"):
+        save(store, "n", OLD.rename(columns={"A": "date"}))
+
+
+# The hash of the content
+
+
+def plain_hash(frame: pd.DataFrame) -> str:
+    """The definition, with nothing but struct."""
+    parts = [b"portfolio_sdpo prices 1\n", json.dumps(list(frame.columns)).encode(), b"\n"]
+    parts += [struct.pack("<q", (day - pd.Timestamp(0)).days) for day in frame.index]
+    for ticker in frame:
+        for value in frame[ticker]:
+            number = 0x7FF8000000000000 if value != value else struct.unpack("<Q", struct.pack("<d", value or 0.0))[0]
+            parts.append(struct.pack("<Q", number))
+    return sha256(b"".join(parts)).hexdigest()
+
+
+def test_content_hash_is_pinned():
+    """Old snapshots must be found by this hash for ever."""
+    assert content_hash(OLD) == "14cd51aba5ec32cf44eb65baba02c102d3f3e4fa1f03eb620d460bb9d664c993"
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.lists(st.floats(allow_infinity=False) | st.sampled_from([0.0, -0.0]), min_size=2, max_size=2),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_content_hash_follows_its_definition(rows: list[list[float]]):
+    frame = table(*rows)
+    assert content_hash(frame) == plain_hash(frame)
+
+
+def test_content_hash_sees_prices_and_nothing_else():
+    values = OLD.to_numpy().copy()
+    values.view("u8")[0, 1] = 0xFFF8000000000123  # another NaN
+    twin = pd.DataFrame(np.asfortranarray(values), index=OLD.index.as_unit("ns"), columns=list(OLD.columns))
+    assert content_hash(twin) == content_hash(OLD)
+    bits = OLD.to_numpy().copy()
+    bits[2, 0] = np.nextafter(bits[2, 0], 9.0)
+    others = [
+        pd.DataFrame(bits, index=OLD.index, columns=OLD.columns),
+        OLD.rename(columns={"A": "AA"}),
+        OLD.set_axis(OLD.index + pd.Timedelta(days=1)),
+        OLD.iloc[:2],
+        OLD[["A"]],
+    ]
+    assert len({content_hash(frame) for frame in [OLD, *others]}) == 6
+
+
+# Names and versions
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".hidden", "-x", "a/b", "../a", "a\\b", "a b", "a\n", "ä", "a@b", "a" * 101, "a\0"]
+)
+def test_bad_names_are_refused(store: Store, name: str):
+    with pytest.raises(SnapshotError, match="cannot be called"):
+        save(store, name, OLD)
+    if "@" not in name:
+        with pytest.raises(SnapshotError, match="cannot be called"):
+            store.open(name)
+
+
+@pytest.mark.parametrize("name", ["a", "9", "SP500.2020-v1_x", "a..b", "a" * 100])
+def test_good_names(store: Store, name: str):
+    save(store, name, OLD)
+    assert store.list() == (name,) and store.open(name).manifest.name == name
+
+
+def test_unknown_name_says_which_there_are(store: Store):
+    assert store.list() == () and store.verify() == ()
+    with pytest.raises(SnapshotError, match=r"no snapshot x \(known: none\)"):
+        store.open("x")
+    save(store, "n", OLD)
+    with pytest.raises(SnapshotError, match=r"no snapshot x \(known: n\)"):
+        store.open("x")
+
+
+def test_versions_form_a_chain(store: Store):
+    first, second, third = save(store, "n", OLD), save(store, "n", NEW), save(store, "n", OLD)
+    assert first.new and second.new and third.new
+    history = list(store.history("n"))
+    assert [digest for digest, _ in history] == [each.snapshot.digest for each in (third, second, first)]
+    assert [manifest.sha256 for _, manifest in history] == [content_hash(f) for f in (OLD, NEW, OLD)]
+    assert [manifest.parent for _, manifest in history] == [content_hash(NEW), content_hash(OLD), None]
+    assert len(files(store, "parquet")) == 2
+    pd.testing.assert_frame_equal(store.open(f"n@{content_hash(NEW)[:8]}").frame, NEW, check_freq=False)
+    assert store.open(f"n@{content_hash(OLD)}").digest == third.snapshot.digest
+
+
+def test_same_prices_make_no_new_version(store: Store):
+    first = save(store, "n", OLD)
+    before = {path: path.stat().st_mtime_ns for path in store.root.rglob("*") if path.is_file()}
+    again = save(store, "n", OLD)
+    assert not again.new and again.snapshot.digest == first.snapshot.digest
+    assert {path: path.stat().st_mtime_ns for path in store.root.rglob("*") if path.is_file()} == before
+
+
+def test_same_prices_asked_for_in_another_way_are_a_version_of_their_own(store: Store):
+    first = save(store, "n", OLD)
+    moved = REQUEST.model_copy(update={"settings": {"path": "moved.csv"}})
+    prices = Prices(OLD, "close", "unknown")
+    known = store.save("n", Cleaned(OLD, Report(), {}), prices, moved)
+    assert known.new and store.open("n").manifest.request == moved
+    assert known.snapshot.manifest.parent == known.snapshot.manifest.sha256 == first.snapshot.manifest.sha256
+    adjusted = store.save("n", Cleaned(OLD, Report(), {}), Prices(OLD, "close", "splits"), moved)
+    assert adjusted.new and store.open("n").manifest.adjustment == "splits"
+    failed = Prices(OLD, "close", "splits", {"D": SourceError("Nobody knows D.")})
+    assert store.save("n", Cleaned(OLD, Report(), {}), failed, moved).new
+    assert not store.save("n", Cleaned(OLD, Report(), {}), failed, moved).new
+    assert len(files(store, "parquet")) == 1
+
+
+def test_an_update_without_news_makes_no_version_whatever_failed_meanwhile(store: Store):
+    base = save(store, "n", OLD).snapshot.digest
+    failed = Prices(OLD, "close", "unknown", {"A": SourceError("Too many requests.")})
+    assert not store.save("n", Cleaned(OLD, Report(), {}), failed, REQUEST, base=base).new
+
+
+def test_same_prices_under_two_names_share_a_file(store: Store):
+    save(store, "n", OLD)
+    assert save(store, "m", OLD).new
+    assert len(files(store, "parquet")) == 1 and store.list() == ("m", "n")
+
+
+@pytest.mark.parametrize("prefix", ["", "zz", "0" * 64])
+def test_unknown_version(store: Store, prefix: str):
+    save(store, "n", OLD)
+    with pytest.raises(SnapshotError, match="no version"):
+        store.open(f"n@{prefix}")
+
+
+def test_ambiguous_version(store: Store):
+    frames, firsts = [], set()
+    for price in range(1, 40):
+        frames.append(table([float(price)]))
+        first = content_hash(frames[-1])[0]
+        if first in firsts:
+            break
+        firsts.add(first)
+    for frame in frames:
+        save(store, "n", frame)
+    with pytest.raises(SnapshotError, match="more of the hash"):
+        store.open(f"n@{first}")
+
+
+def test_a_version_that_is_not_based_on_the_current_one_is_refused(store: Store):
+    base = save(store, "n", OLD).snapshot.digest
+    save(store, "n", NEW)
+    with pytest.raises(SnapshotError, match="Another process changed n"):
+        save(store, "n", table([9.0]), base=base)
+    assert not save(store, "n", NEW, base=base).new
+
+
+# A folder that cannot be used
+
+
+def test_folder_that_cannot_be_used(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    store = Store(tmp_path / "file" / "snapshots")
+    for action in (store.list, store.verify, lambda: store.open("n"), lambda: save(store, "n", OLD)):
+        with pytest.raises(SnapshotError, match=r"file/snapshots.*(Not a directory).*PORTFOLIO_SDPO_HOME"):
+            action()
+
+
+def test_files_that_cannot_be_read(store: Store):
+    save(store, "n", OLD)
+    [path] = files(store, "parquet")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(SnapshotError, match="cannot be read"):
+        store.open("n")
+    assert [bool(check.problem) for check in store.verify("n")] == [True]
+    pointer = store.root / "names" / "n"
+    pointer.unlink()
+    pointer.mkdir()
+    with pytest.raises(SnapshotError, match="cannot be read"):
+        store.open("n")
+
+
+def test_verify_knows_the_name_or_says_so(store: Store):
+    save(store, "n", OLD)
+    with pytest.raises(SnapshotError, match=r"no snapshot x \(known: n\)"):
+        store.verify("x")
+
+
+# Damage
+
+
+def flipped(path: Path, offset: int) -> bytes:
+    """Flip one bit of the file; returns what it was."""
+    content = path.read_bytes()
+    changed = bytearray(content)
+    changed[offset] ^= 1 << offset % 8
+    path.write_bytes(changed)
+    return content
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "pointer"])
+def test_a_flipped_bit_is_refused_wherever_it_is(store: Store, kind: str):
+    save(store, "n", OLD)
+    save(store, "other", NEW)
+    manifest = store.open("n").manifest
+    path = {
+        "parquet": store.root / "objects" / manifest.file_sha256[:2] / f"{manifest.file_sha256}.parquet",
+        "json": next(path for path in files(store, "json") if manifest.file_sha256 in path.read_text()),
+        "pointer": store.root / "names" / "n",
+    }[kind]
+    size = path.stat().st_size
+    for offset in {*range(0, size, max(1, size // 100)), size - 1, size - 5, size - 9}:
+        content = flipped(path, offset)
+        with pytest.raises(SnapshotError, match=r"Snapshot n is damaged: .*; (restore|import)"):
+            store.open("n")
+        [good, bad] = sorted(store.verify(), key=lambda check: bool(check.problem))
+        assert good.problem is None and good.name == "other"
+        assert bad.name == "n" and (str(path) in bad.problem or kind == "pointer")
+        path.write_bytes(content)
+    assert store.open("n").manifest == manifest and not any(check.problem for check in store.verify())
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "json"])
+@pytest.mark.parametrize("fault", ["missing", "empty", "longer"])
+def test_other_damage(store: Store, suffix: str, fault: str):
+    save(store, "n", OLD)
+    [path] = files(store, suffix)
+    if fault == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(b"" if fault == "empty" else path.read_bytes() + b"\n")
+    with pytest.raises(SnapshotError, match="is damaged"):
+        store.open("n")
+    assert [bool(check.problem) for check in store.verify("n")] == [True]
+
+
+def test_damage_to_an_older_version_is_found_and_spares_the_current_one(store: Store):
+    save(store, "n", OLD)
+    [path] = files(store, "parquet")
+    save(store, "n", NEW)
+    flipped(path, 100)
+    assert store.open("n").manifest.sha256 == content_hash(NEW)
+    with pytest.raises(SnapshotError, match="is damaged"):
+        store.open(f"n@{content_hash(OLD)}")
+    assert [(check.sha256, bool(check.problem)) for check in store.verify("n")] == [
+        (content_hash(NEW), False),
+        (content_hash(OLD), True),
+    ]
+
+
+def test_saving_the_same_prices_mends_a_damaged_file(store: Store):
+    first = save(store, "n", OLD)
+    flipped(files(store, "parquet")[0], 100)
+    again = save(store, "n", OLD)
+    assert not again.new and store.open("n").digest == first.snapshot.digest
+    assert not any(check.problem for check in store.verify())
+
+
+def test_the_remedy_for_a_damaged_manifest_works(store: Store):
+    save(store, "n", OLD)
+    flipped(files(store, "json")[0], 100)
+    with pytest.raises(SnapshotError, match="remove") as caught:
+        save(store, "n", OLD)
+    pointer = str(caught.value).partition(" remove ")[2].partition(" and ")[0]
+    Path(pointer).unlink()
+    assert save(store, "n", OLD).new
+    assert not any(check.problem for check in store.verify())
+
+
+def test_a_manifest_that_lies_about_its_prices_is_found(store: Store):
+    """Every file has its hash, and the prices are not those that the manifest names."""
+    save(store, "n", OLD)
+    record = json.loads(files(store, "json")[0].read_text()) | {"sha256": "0" * 64}
+    pointer = store.root / "names" / "n"
+    pointer.write_text(store._put(json.dumps(record).encode(), "json") + "\n")
+    [check] = store.verify()
+    assert "does not hold the prices" in check.problem
+
+
+@pytest.mark.parametrize("change", [{"format": 2}, {"news": 1}], ids=["format", "field"])
+def test_manifest_of_another_version_of_the_package(store: Store, change: dict):
+    save(store, "n", OLD)
+    record = json.loads(files(store, "json")[0].read_text()) | change
+    (store.root / "names" / "n").write_text(store._put(json.dumps(record).encode(), "json") + "\n")
+    with pytest.raises(SnapshotError, match="another version of portfolio_sdpo"):
+        store.open("n")
+
+
+def test_pointer_to_another_name_is_refused(store: Store):
+    save(store, "n", OLD)
+    (store.root / "names" / "m").write_bytes((store.root / "names" / "n").read_bytes())
+    with pytest.raises(SnapshotError, match="leads to a snapshot called n"):
+        store.open("m")
+
+
+# Kills and rivals
+
+
+def test_left_overs_of_killed_writers_are_ignored_and_swept(store: Store):
+    save(store, "n", OLD)
+    left_overs = [files(store, "parquet")[0].with_name(".x.parquet.abc"), store.root / "names" / ".n.abc"]
+    for path in left_overs:
+        path.write_bytes(b"half")
+    assert store.list() == ("n",) and len(store.verify()) == 1
+    save(store, "n", NEW)
+    assert not any(path.exists() for path in left_overs)
+
+
+def script(*arguments: object) -> list:
+    """What `store_children.py` reports: it works in processes of its own."""
+    result = subprocess.run(
+        [sys.executable, Path(__file__).parent / "store_children.py", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("job", ["import", "fetch", "update"])
+def test_sigkill_at_every_step_leaves_the_old_state_or_the_new_one(tmp_path: Path, job: str):
+    states = script("kill", job, tmp_path)
+    assert len(states) > 12
+    assert all(state["sound"] for state in states), states
+    current = [state["current"] for state in states]
+    assert set(current) == {"old", "new"} and current == sorted(current, reverse=True)
+    assert all(state["again"] == "new" for state in states[::3])
+
+
+def test_processes_that_save_at_once_all_succeed(tmp_path: Path):
+    """Four processes, six versions each of one name and six of a name of their own, half of them the same prices."""
+    assert script("rivals", tmp_path) == [0, 0, 0, 0]
+    store = Store(tmp_path)
+    assert not any(check.problem for check in store.verify())
+    assert store.list() == ("common", "own-0", "own-1", "own-2", "own-3")
+    assert len(list(store.history("common"))) == len({manifest.sha256 for _, manifest in store.history("common")}) == 24
+    assert all(len(list(store.history(f"own-{rival}"))) == 6 for rival in range(4))
+    assert not list(store.root.rglob(".*.*"))

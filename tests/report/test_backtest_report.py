@@ -1,0 +1,274 @@
+"""The report: its numbers are those of the record, its text is escaped, it asks nobody for anything."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from portfolio_sdpo.backtest import Bootstrap, make_strategy, simulate
+from portfolio_sdpo.backtest.record import read_record, write_record
+from portfolio_sdpo.backtest.run import BacktestSettings, make_record, measure
+from portfolio_sdpo.backtest.tables import Walk, by_track
+from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.report import figures
+from portfolio_sdpo.report.backtest_report import render
+from portfolio_sdpo.report.groups import groups, main_group
+from portfolio_sdpo.report.sections import monthly, percent
+
+EVIL = "</script><script>alert(1)</script>\"'&%{y}<b>"
+
+
+class Page(HTMLParser):
+    """Tags, `<data>` by row, JSON scripts and visible text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.figures, self.scripts, self.text = [], [], {}, []
+        self._row = self._script = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.tags.append((tag, found))
+        if tag == "tr":
+            self._row = found.get("data-row")
+        if tag == "data":
+            self.figures.append((self._row, found["data-name"], float(found["value"])))
+        if tag == "script":
+            self._script = found.get("id", "code")
+
+    def handle_endtag(self, tag):
+        if tag == "script":
+            self._script = None
+
+    def handle_data(self, text):
+        if self._script:
+            self.scripts[self._script] = self.scripts.get(self._script, "") + text
+        else:
+            self.text.append(text)
+
+
+def named(track, name):
+    return type(track)(**{**vars(track), "name": name})
+
+
+def make(prices, sessions=90, name="agent", seeds=(0, 1), bootstrap=20, stocks=4):
+    """A record of two benchmarks, an agent with a trace and its shielded self; tracks are those of benchmarks."""
+    settings = BacktestSettings(
+        strategies=("equal-weight", "cash"),
+        agents=[{"label": name}],
+        seeds=seeds,
+        bootstrap=Bootstrap(draws=bootstrap) if bootstrap else None,
+    )
+    market = Market.from_prices(prices(sessions, stocks))
+    walks = []
+    for seed in seeds:
+        track = named(simulate(market, make_strategy("equal-weight", every=1 + seed)), name)
+        trace = [
+            {"date": day, "iteration": turn, "risk": -0.01 * turn, "bound": -0.015, "slack": 0.015 - 0.01 * turn}
+            | {"regime": "violated" if turn == 2 else "interior"}
+            for day in track.dates[:-1]
+            for turn in range(3)
+        ]
+        walks.append(Walk(track, "agent", seed, trace=trace))
+        day = {"date": track.dates[0], "kappa": 0.5, "before": -0.1, "after": -0.05, "meets": True, "removed": "A"}
+        day["decided"] = True
+        walks.append(Walk(named(track, f"{name} + shield"), "shielded", seed, shield=[day]))
+    walks += [Walk(simulate(market, make_strategy(each)), "benchmark") for each in settings.strategies]
+    data = {
+        "snapshot": None,
+        "source": "test",
+        "adjustment": "none",
+        "notes": [EVIL],
+        "sha256": "0" * 64,
+        "tickers": list(market.tickers),
+        "first": str(market.dates[0]),
+        "last": str(market.dates[-1]),
+        "sessions": len(market),
+    }
+    config = {
+        "id": "id",
+        "created_at": "now",
+        "package_version": "1",
+        "settings": settings.model_dump(mode="json"),
+        "strategies": {},
+        "data": data,
+    }
+    return make_record(config, measure(walks, settings), walks, 0.0)
+
+
+@pytest.fixture(scope="module")
+def record(prices):
+    return make(prices)
+
+
+@pytest.fixture(scope="module")
+def page(record):
+    return Page(render(record))
+
+
+def test_every_number_shown_is_in_the_metrics(record, page):
+    assert json.loads(page.scripts["data"])["metrics"] == record.metrics
+    assert len(page.figures) > 50
+    fields = set()
+    for row, name, value in page.figures:
+        known = [each for each in record.metrics if row is None or each["strategy"] == row]
+        known = [each["promise"] if name == "realised" else each for each in known]
+        assert value in [each[name] for each in known], (row, name)
+        fields.add(name)
+    assert fields >= {"final_wealth", "cagr", "volatility", "sharpe", "max_drawdown", "cvar_window", "turnover", "cost"}
+
+
+def test_curves_are_the_equity_table(record, page):
+    specs = json.loads(page.scripts["figures"])["specs"]
+    tracks = by_track(record.equity)
+    shown = {group.name: group.key for group in groups(record.metrics)}
+    for figure, column in (("equity", "wealth"), ("drawdown", "drawdown")):
+        lines = {trace["name"]: trace for trace in specs[figure]["data"] if "name" in trace}
+        assert lines.keys() == shown.keys()
+        for name, trace in lines.items():
+            rows = tracks[shown[name]]
+            np.testing.assert_allclose(trace["y"], rows[column], atol=1e-6)
+            assert trace["x"] == [str(day.date()) for day in rows["date"]]
+
+
+def test_weights_fill_the_whole_area_with_cash_first(page):
+    for spec in json.loads(page.scripts["figures"])["specs"]["weights"].values():
+        assert spec["data"][0]["name"] == "CASH"
+        np.testing.assert_allclose(np.sum([trace["y"] for trace in spec["data"]], axis=0), 1.0, atol=1e-4)
+
+
+def test_a_stock_has_one_colour_in_all_strategies(prices):
+    rows = make(prices, bootstrap=0).weights.head(5).assign(S0=0.0)
+    spec, areas = figures.weights(rows, ("CASH", "S0", "S1", "S2", "S3"))
+    assert dict(areas)["S3"] == 3 and "S0" not in dict(areas)
+    assert spec["data"][-1]["fillcolor"] == figures.FILLS[3]
+
+
+def test_many_stocks_are_gathered(prices):
+    specs = json.loads(Page(render(make(prices, stocks=40, bootstrap=0))).scripts["figures"])["specs"]
+    spec = specs["weights"]["s0"]
+    assert len(spec["data"]) == 16 and spec["data"][-1]["name"] == "26 others"
+    np.testing.assert_allclose(np.sum([trace["y"] for trace in spec["data"]], axis=0), 1.0, atol=1e-4)
+
+
+def test_distribution_holds_every_window(record, page):
+    specs = json.loads(page.scripts["figures"])["specs"]["distribution"]
+    assert len(specs) == len(groups(record.metrics))
+    for spec in specs.values():
+        assert sum(spec["data"][0]["y"]) == pytest.approx(1.0, abs=1e-3)
+    assert any("limit −5.0 %" in note["text"] for note in specs["s0"]["layout"]["annotations"])
+
+
+def test_plotly_knows_every_figure(page):
+    import plotly.graph_objects as go
+
+    stored = json.loads(page.scripts["figures"])["specs"]
+    specs = [stored["equity"], stored["drawdown"]]
+    specs += [spec for part in ("weights", "distribution", "trace") for spec in stored[part].values()]
+    assert len(specs) == 2 + 4 + 4 + 1
+    for spec in specs:
+        # A colour of the style sheet becomes a colour before plotly sees it.
+        go.Figure(json.loads(re.sub(r'"var\(--\w+\)"', '"#123456"', json.dumps(spec))))
+
+
+def test_seeds_are_one_row_and_a_band(record):
+    found = groups(record.metrics)
+    assert [group.name for group in found] == ["agent", "agent + shield", "equal-weight", "cash"]
+    agent = found[0]
+    wealth = sorted(each["final_wealth"] for each in agent.records)
+    assert agent.shown["final_wealth"] == wealth[0]
+    assert agent.range("final_wealth") == (wealth[0], wealth[-1])
+    assert found[2].range("final_wealth") is None
+    assert main_group(found).name == "agent + shield"
+    assert main_group(found[2:]).name == "equal-weight"
+
+
+def test_text_of_others_is_escaped(prices):
+    record = make(prices, name=EVIL, bootstrap=0)
+    text = render(record)
+    page = Page(text)
+    assert [tag for tag, _ in page.tags].count("script") == 4
+    assert "alert(1)" not in page.scripts["code"]
+    assert EVIL in "".join(page.text)
+    specs = json.loads(page.scripts["figures"])["specs"]
+    names = {trace["name"] for trace in specs["equity"]["data"] if "name" in trace}
+    assert all("<" not in name for name in names)
+    assert not any("alert" in trace.get("hovertemplate", "") for trace in specs["equity"]["data"])
+    # The legend's buttons and the curves go by the same name.
+    buttons = {found["data-strategy"] for tag, found in page.tags if tag == "button"}
+    assert buttons == {trace["meta"] for trace in specs["equity"]["data"]}
+
+
+def test_nothing_is_fetched(page):
+    assert not [tag for tag, found in page.tags if {"src", "href", "action"} & found.keys()]
+    assert not [tag for tag, _ in page.tags if tag in ("link", "iframe", "img", "object", "form")]
+    policy = next(found["content"] for tag, found in page.tags if found.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'") and "http" not in policy
+    assert "Plotly" in page.scripts["code"] and len(page.scripts["code"]) > 1_000_000
+
+
+def test_tables_are_marked_up(page):
+    tables = [tag for tag, _ in page.tags].count("table")
+    assert tables >= 6 and [tag for tag, _ in page.tags].count("caption") == tables
+    assert all(found.get("scope") in ("col", "row") for tag, found in page.tags if tag == "th")
+    assert all(found.get("aria-label") for tag, found in page.tags if found.get("role") == "img")
+
+
+def test_long_tracks_are_thinned(prices, monkeypatch):
+    monkeypatch.setattr("portfolio_sdpo.report.figures.POINTS", 30)
+    page = Page(render(make(prices, bootstrap=0)))
+    spec = json.loads(page.scripts["figures"])["specs"]["weights"]["s0"]
+    assert len(spec["data"][0]["x"]) == 30
+    assert "one day in 3 is drawn" in "".join(page.text)
+
+
+def test_training_is_shown_only_if_told(record, page):
+    assert "The constraint in training" in page.text
+    silent = Page(render(type(record)(**{**vars(record), "trace": None})))
+    assert "The constraint in training" not in silent.text
+
+
+def test_a_track_shorter_than_the_horizon(prices):
+    page = Page(render(make(prices, sessions=8, seeds=(0,))))
+    specs = json.loads(page.scripts["figures"])["specs"]
+    assert specs["distribution"] == {}
+    assert [tag for tag, found in page.tags if found.get("data-figure")] == ["div"] * 4
+
+
+def test_the_same_page_from_the_folder(record, tmp_path):
+    text = render(record)
+    write_record(record, text, tmp_path / "run")
+    assert render(read_record(tmp_path / "run")) == text
+
+
+def test_a_record_of_earlier_days_is_still_shown(record, tmp_path):
+    """Rivals, weights for today and the shield's looks came later."""
+    old = []
+    for each in record.metrics:
+        shield = each["shield"] and {
+            key: each["shield"][key] for key in each["shield"] if key not in ("looks", "removed")
+        }
+        old.append({key: each[key] for key in each if key not in ("against", "next")} | {"shield": shield})
+    write_record(type(record)(**{**vars(record), "metrics": old}), "", tmp_path / "run")
+    text = Page(render(read_record(tmp_path / "run"))).text
+    assert any("older than the question; run it again" in line for line in text)
+    assert "1 of 1" in text and "Against rivals" not in text
+
+
+def test_months_multiply_to_years(record):
+    rows = by_track(record.equity)["equal-weight", None]
+    cells = re.findall(r"<t[dh][^>]*>(?:<strong>)?([^<]*)", monthly(rows, "x").partition("<tbody>")[2])
+    wealth = rows.set_index("date")["wealth"]
+    first = wealth.loc[:"2019-01-31"].iloc[-1] / wealth.iloc[0] - 1
+    second = wealth.loc[:"2019-02-28"].iloc[-1] / wealth.loc[:"2019-01-31"].iloc[-1] - 1
+    assert cells[:3] == ["2019", percent(first), percent(second)]
+    assert cells[13] == percent(wealth.iloc[-1] / wealth.iloc[0] - 1)
+    assert cells[9:13] == [""] * 4
+
+
+@pytest.mark.parametrize(("value", "text"), [(-0.0123, "−1.2\xa0%"), (-0.0001, "0.0\xa0%"), (12.0, "1,200.0\xa0%")])
+def test_percent(value, text):
+    assert percent(value) == text
