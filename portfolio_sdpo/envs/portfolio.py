@@ -13,7 +13,7 @@ unlisted stock and beyond a cap goes to cash (`limits`), and weights off the sim
     drawdown    by how much the largest drawdown so far grew; its sum is the maximum drawdown of the episode
 
 `info` also carries `wealth` (1 at the start) and `weights`, what was traded for. An episode starts all in cash, or with
-`options={"held": weights}`, and is truncated after L decisions: the market goes on. Only ruin terminates it.
+`options={"held": weights}`, and is truncated after L decisions, because the market continues. Only ruin terminates it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 Observation = NDArray[np.float32]
 
 RUIN = 1e-6
-"""Share of the first wealth at which an episode is over; no step counts for less, so that the reward stays finite."""
+"""Share of the initial wealth at which an episode ends; a step's growth is floored here to keep the reward finite."""
 
 MAX_LOG = 20.0
-"""Log gross_returns are shown within ± this."""
+"""Log gross returns in an observation are clipped to ± this."""
 
 NO_LIMITS = Limits()
 
@@ -69,13 +69,13 @@ def observation_space(assets: int) -> spaces.Box:
     return spaces.Box(low, high, dtype=np.float32)
 
 
-class Floor:
-    """What both environments share: the tables of their scenarios, and what a decision does ([A] or [B, A] arrays)."""
+class PortfolioDynamics:
+    """The dynamics that both environments share: scenario tables, and what a decision does ([A] or [B, A] arrays)."""
 
     def __init__(self, scenarios: Scenarios, fee: float, limits: Limits) -> None:
         self.scenarios, self.fee, self.limits = scenarios, checked_fee(fee), limits
         self.assets = int(scenarios.gross_returns.shape[1])
-        self._relatives, self._listed = scenarios.gross_returns, scenarios.listed
+        self._gross_returns, self._listed = scenarios.gross_returns, scenarios.listed
         # [R] whether an asset is not listed, and whether one is no longer: most rows need no mask.
         self._lacks: Mask = np.any(~scenarios.listed, axis=1)
         self._leaves = np.zeros(len(self._lacks), dtype=np.bool_)
@@ -89,7 +89,7 @@ class Floor:
         listed = self._listed.take(now, axis=0) if np.count_nonzero(self._lacks[now]) else None
         still = self._listed.take(following, axis=0) if np.count_nonzero(self._leaves[following]) else None
         weights, kept, traded = self.limits.execute(on_simplex(action, held.shape), held, listed, self.fee)
-        growth, drifted = hold(weights, self._relatives.take(following, axis=0), still)
+        growth, drifted = hold(weights, self._gross_returns.take(following, axis=0), still)
         return kept * growth, traded, weights, drifted
 
     def observe(self, row: Any, held: Array) -> Observation:
@@ -128,9 +128,9 @@ class PortfolioEnv(gymnasium.Env[Any, Any]):
     metadata = {"render_modes": []}  # noqa: RUF012 — gymnasium's own convention
 
     def __init__(self, scenarios: Scenarios, fee: float = 0.0, limits: Limits = NO_LIMITS) -> None:
-        self._floor = Floor(scenarios, fee, limits)
-        self.observation_space = observation_space(self._floor.assets)
-        self.action_space = Simplex((self._floor.assets,))
+        self._dynamics = PortfolioDynamics(scenarios, fee, limits)
+        self.observation_space = observation_space(self._dynamics.assets)
+        self.action_space = Simplex((self._dynamics.assets,))
         self._rows: list[int] = []
         self._held = np.zeros(0)
         self._time, self._wealth, self._peak, self._worst = 0, 1.0, 1.0, 0.0
@@ -144,25 +144,25 @@ class PortfolioEnv(gymnasium.Env[Any, Any]):
     @property
     def horizon(self) -> int:
         """Decisions in an episode."""
-        return self._floor.scenarios.length
+        return self._dynamics.scenarios.length
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         super().reset(seed=seed)
         path, held = _options(options)
-        chosen = self._floor.choose(path, 1, self.np_random)
-        self._rows = self._floor.scenarios.draw(self.np_random, chosen)[0].tolist()
-        self._held = self._floor.start(held, (), self._rows[0])
+        chosen = self._dynamics.choose(path, 1, self.np_random)
+        self._rows = self._dynamics.scenarios.draw(self.np_random, chosen)[0].tolist()
+        self._held = self._dynamics.start(held, (), self._rows[0])
         self._time, self._wealth, self._peak, self._worst = 0, 1.0, 1.0, 0.0
         self._over = False
-        return self._floor.observe(self._rows[0], self._held), {"path": int(chosen[0])}
+        return self._dynamics.observe(self._rows[0], self._held), {"path": int(chosen[0])}
 
     def step(self, action: Array) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         if self._over:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() before the next step().")
         now, following = self._rows[self._time : self._time + 2]
-        growth, traded, weights, self._held = self._floor.settle(action, self._held, now, following)
+        growth, traded, weights, self._held = self._dynamics.settle(action, self._held, now, following)
         net = max(float(growth), RUIN)
         self._time += 1
         self._wealth *= net
@@ -177,7 +177,7 @@ class PortfolioEnv(gymnasium.Env[Any, Any]):
         ruined = self._wealth <= RUIN
         ended = self._time >= self.horizon
         self._over = ruined or ended
-        return self._floor.observe(following, self._held), float(np.log(net)), ruined, ended and not ruined, info
+        return self._dynamics.observe(following, self._held), float(np.log(net)), ruined, ended and not ruined, info
 
 
 class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
@@ -196,9 +196,9 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         if num_envs < 1:
             raise SettingsError(f"PortfolioVectorEnv.num_envs: needs at least one episode (got {num_envs}).")
         self.num_envs = num_envs
-        self._floor = Floor(scenarios, fee, limits)
-        self.single_observation_space = observation_space(self._floor.assets)
-        self.single_action_space = Simplex((self._floor.assets,))
+        self._dynamics = PortfolioDynamics(scenarios, fee, limits)
+        self.single_observation_space = observation_space(self._dynamics.assets)
+        self.single_action_space = Simplex((self._dynamics.assets,))
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
         self._np_random, self._np_random_seed = seeding.np_random(seed)
@@ -207,7 +207,7 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._rows = np.zeros(num_envs * (self.horizon + 1), dtype=np.int64)
         self._first = np.arange(num_envs) * (self.horizon + 1)
         self._place = self._first
-        self._held = self._floor.start(None, (num_envs,), None)
+        self._held = self._dynamics.start(None, (num_envs,), None)
         self._wealth, self._peak, self._worst = np.ones(num_envs), np.ones(num_envs), np.zeros(num_envs)
         self._started = False
 
@@ -221,11 +221,11 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     @property
     def horizon(self) -> int:
         """Decisions in an episode."""
-        return self._floor.scenarios.length
+        return self._dynamics.scenarios.length
 
     @property
     def path(self) -> Rows:
-        """[B] number of the path that each running episode replays; −1 where paths are drawn anew."""
+        """[B] number of the path that each running episode replays; −1 where paths are drawn at random."""
         return self._path.copy()
 
     def reset(
@@ -235,13 +235,13 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         path, held = _options(options)
         self._restart(np.ones(self.num_envs, dtype=np.bool_), path, held)
         self._started = True
-        return self._floor.observe(self._rows[self._place], self._held), {"path": self.path}
+        return self._dynamics.observe(self._rows[self._place], self._held), {"path": self.path}
 
     def step(self, actions: Array) -> tuple[Observation, Array, Mask, Mask, dict[str, Any]]:
         if not self._started:
             raise gymnasium.error.ResetNeeded("no episode has started: call reset() before the first step().")
         now, following = self._rows[self._place], self._rows[self._place + 1]
-        growth, traded, weights, self._held = self._floor.settle(actions, self._held, now, following)
+        growth, traded, weights, self._held = self._dynamics.settle(actions, self._held, now, following)
         net = np.maximum(growth, RUIN)
         self._place = self._place + 1
         self._wealth = self._wealth * net
@@ -258,23 +258,23 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         ended = self._place - self._first >= self.horizon
         truncated = ended & ~ruined
         over = ruined | ended
-        seen = self._floor.observe(following, self._held)
+        seen = self._dynamics.observe(following, self._held)
         if not np.count_nonzero(over):
             return seen, reward, ruined, truncated, signals
         self._restart(over)
         final = {"final_obs": seen, "final_info": signals, "path": self.path}
-        seen = self._floor.observe(self._rows[self._place], self._held)
+        seen = self._dynamics.observe(self._rows[self._place], self._held)
         return seen, reward, ruined, truncated, {**signals, **final}
 
     def _restart(self, over: Mask, path: Any = None, held: Any = None) -> None:
         """New episodes where `over` [B]."""
         count = int(over.sum())
-        chosen = self._floor.choose(path, count, self.np_random)
-        rows = self._floor.scenarios.draw(self.np_random, chosen)
-        start = self._floor.start(held, (count,), rows[:, 0])
+        chosen = self._dynamics.choose(path, count, self.np_random)
+        rows = self._dynamics.scenarios.draw(self.np_random, chosen)
+        start = self._dynamics.start(held, (count,), rows[:, 0])
         self._rows.reshape(self.num_envs, -1)[over] = rows
         self._path[over] = chosen
-        # New arrays: the old ones are in the hands of whoever got the last step's info.
+        # New arrays, because the info of the last step still refers to the old ones.
         self._place = np.where(over, self._first, self._place)
         self._held = self._held.copy()
         self._held[over] = start
@@ -338,5 +338,5 @@ def _options(options: Mapping[str, Any] | None) -> tuple[Any, Any]:
     """`path` and `held` of reset's options."""
     unknown = set(options or {}) - {"path", "held"}
     if unknown:
-        raise SettingsError(f"options: knows path and held (got {', '.join(sorted(map(str, unknown)))}).")
+        raise SettingsError(f"options: only path and held are known (got {', '.join(sorted(map(str, unknown)))}).")
     return (options or {}).get("path"), (options or {}).get("held")

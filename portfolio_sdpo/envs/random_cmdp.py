@@ -62,8 +62,8 @@ class Cmdp:
             raise SettingsError(f"Cmdp.successors: must be states, that is between 0 and {self.states - 1}.")
         if self.initial.shape != (self.states,):
             raise SettingsError(f"Cmdp.initial: must have shape ({self.states},) (got {self.initial.shape}).")
-        for name, law in {"probabilities": self.probabilities, "initial": self.initial}.items():
-            if not (law >= 0.0).all() or not np.allclose(law.sum(-1), 1.0):
+        for name, table in {"probabilities": self.probabilities, "initial": self.initial}.items():
+            if not (table >= 0.0).all() or not np.allclose(table.sum(-1), 1.0):
                 raise SettingsError(f"Cmdp.{name}: must be probabilities that sum to one.")
         if "reward" in self.costs:
             raise SettingsError("Cmdp.costs: 'reward' is the name of the reward, so a cost needs another one.")
@@ -133,8 +133,8 @@ def _distinct(rows: int, states: int, count: int, rng: np.random.Generator) -> N
     return np.take_along_axis(smallest, order, axis=-1)
 
 
-class Walker:
-    """The dynamics shared by both environments: states of B episodes, one random number stream."""
+class CmdpDynamics:
+    """The dynamics that both environments share: states of B episodes, one stream of random numbers."""
 
     def __init__(self, cmdp: Cmdp) -> None:
         self.cmdp = cmdp
@@ -173,7 +173,7 @@ class RandomCmdpEnv(gymnasium.Env[dict[str, Any], np.int64]):
         self.cmdp = cmdp
         self.observation_space = _observation_space(cmdp)
         self.action_space = spaces.Discrete(cmdp.actions)
-        self._walker = Walker(cmdp)
+        self._dynamics = CmdpDynamics(cmdp)
         self._state = 0
         self._time = 0
 
@@ -181,14 +181,14 @@ class RandomCmdpEnv(gymnasium.Env[dict[str, Any], np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         super().reset(seed=seed)
-        self._state = int(self._walker.first_states(1, self.np_random)[0])
+        self._state = int(self._dynamics.first_states(1, self.np_random)[0])
         self._time = 0
         return self._observation(), {}
 
     def step(self, action: int | np.int64) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         if not 0 <= action < self.cmdp.actions:
             raise SettingsError(f"action: must be between 0 and {self.cmdp.actions - 1} (got {action}).")
-        states, signals = self._walker.step(np.array([self._state]), np.array([int(action)]), self.np_random)
+        states, signals = self._dynamics.step(np.array([self._state]), np.array([int(action)]), self.np_random)
         self._state = int(states[0])
         self._time += 1
         reward = float(signals.pop("reward")[0])
@@ -219,7 +219,7 @@ class RandomCmdpVectorEnv(VectorEnv[dict[str, Any], NDArray[np.int64], NDArray[A
         self.single_action_space = spaces.Discrete(cmdp.actions)
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
-        self._walker = Walker(cmdp)
+        self._dynamics = CmdpDynamics(cmdp)
         self._states = np.zeros(num_envs, dtype=np.int64)
         self._time = 0
 
@@ -237,7 +237,7 @@ class RandomCmdpVectorEnv(VectorEnv[dict[str, Any], NDArray[np.int64], NDArray[A
             raise SettingsError(
                 f"actions: must be {self.num_envs} numbers between 0 and {self.cmdp.actions - 1} (got {actions!r})."
             )
-        self._states, signals = self._walker.step(self._states, actions, self.np_random)
+        self._states, signals = self._dynamics.step(self._states, actions, self.np_random)
         self._time += 1
         reward = signals.pop("reward")
         over = self._time >= self.cmdp.horizon
@@ -249,7 +249,7 @@ class RandomCmdpVectorEnv(VectorEnv[dict[str, Any], NDArray[np.int64], NDArray[A
         return self._observation(), reward, terminated, truncated, final
 
     def _restart(self) -> None:
-        self._states = self._walker.first_states(self.num_envs, self.np_random)
+        self._states = self._dynamics.first_states(self.num_envs, self.np_random)
         self._time = 0
 
     def _observation(self) -> dict[str, Any]:

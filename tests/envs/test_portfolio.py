@@ -481,7 +481,7 @@ def test_options_and_calls_out_of_order():
     env = make_portfolio_env(by_hand(), window=2)
     with pytest.raises(gymnasium.error.ResetNeeded):
         env.step(CASH)
-    with pytest.raises(SettingsError, match="options: knows path and held"):
+    with pytest.raises(SettingsError, match="options: only path and held are known"):
         env.reset(options={"day": 3})
     with pytest.raises(WeightsError):
         env.reset(options={"held": [1.0, 1.0, 0.0]})

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from portfolio_sdpo.envs.exact import enumerate_law
+from portfolio_sdpo.envs.exact import enumerate_distribution
 from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpVectorEnv
 from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.nn.trunk import ObservationCodec
@@ -187,7 +187,7 @@ def run_assess(little: Little, measure: RiskMeasure, valuation: Valuation, lam=1
 def test_the_laws_are_those_of_the_cmdp(discount):
     """`here` against an enumeration that knows nothing of this file."""
     little = make_little(discount)
-    laws = enumerate_law(little.cmdp, np.full((STATES, ACTIONS), 1 / ACTIONS), discount)
+    laws = enumerate_distribution(little.cmdp, np.full((STATES, ACTIONS), 1 / ACTIONS), discount)
     for state, law in enumerate(laws):
         assert np.allclose(np.repeat(law.values, np.round(law.weights * ATOMS).astype(int)), little.here[0, state])
 

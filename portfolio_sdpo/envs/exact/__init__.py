@@ -10,22 +10,22 @@ A policy is a table of probabilities [H, N, M], one row for every time and state
 clock. The risk of a policy is the paper's: the mean over initial states s0 of the risk of the return from s0.
 """
 
-from portfolio_sdpo.envs.exact.cautious import CautiousSolution, maximise_cvar
 from portfolio_sdpo.envs.exact.cvar import CvarSolution, solve_cvar
+from portfolio_sdpo.envs.exact.cvar_objective import CvarObjectiveSolution, maximise_cvar
+from portfolio_sdpo.envs.exact.distribution import DiscreteDistribution, enumerate_distribution
 from portfolio_sdpo.envs.exact.evaluation import Evaluation, evaluate, rollout_returns, uniform_policy
-from portfolio_sdpo.envs.exact.law import Law, enumerate_law
 from portfolio_sdpo.envs.exact.occupancy import ExpectationSolution, solve_expectation
 from portfolio_sdpo.envs.exact.variance import Solution, VarianceSolution, solve_unconstrained, solve_variance
 
 __all__ = [
-    "CautiousSolution",
+    "CvarObjectiveSolution",
     "CvarSolution",
+    "DiscreteDistribution",
     "Evaluation",
     "ExpectationSolution",
-    "Law",
     "Solution",
     "VarianceSolution",
-    "enumerate_law",
+    "enumerate_distribution",
     "evaluate",
     "maximise_cvar",
     "rollout_returns",

@@ -88,9 +88,10 @@ def simulated_cvar(
 ) -> tuple[float, float]:
     """E_{s0}[CVaR_α(Y(s0))] of a policy [H, N, M] with these exact moments, and the standard error of the estimate.
 
-    Given the path the return is normal, so only paths are simulated and their noise is integrated exactly: the law is
-    a mixture of `episodes` normals. Each is taken about the exact mean of its own s0, which spares many episodes from
-    every s0 and errs on the safe side: pooling laws of different width can only lower the mean of the lower tail.
+    Given the path the return is normal, so only paths are simulated and their noise is integrated exactly: the
+    distribution is a mixture of `episodes` normals. Each is taken about the exact mean of its own s0, which spares many
+    episodes from every s0 and errs on the safe side: pooling distributions of different width can only lower the mean
+    of the lower tail.
     """
     from scipy.special import ndtr
 
@@ -130,8 +131,8 @@ class _Family:
         self.alpha, self.episodes, self.seed = alpha, episodes, seed
         normal = NormalDist()
         self._factor = normal.pdf(normal.inv_cdf(alpha)) / alpha
-        """CVaR of a normal law is its mean less this many standard deviations."""
-        free, self._highest = self.search.relaxed(Weights(1.0, 0.0))
+        """CVaR of a normal distribution is its mean less this many standard deviations."""
+        free, self._highest = self.search.relax(Weights(1.0, 0.0))
         self._unit = max(abs(self._highest), 1e-3) / max(self.search.moments(free).variance, 1e-9)
         self.grid = [self._member(theta, sweeps=0) for theta in np.linspace(0.0, 1.0, GRID + 1).tolist()]
 
@@ -171,12 +172,12 @@ class _Family:
     def upper_bound(self, bound: float) -> float:
         """The largest m ≤ W(λ) + λ·((m − bound) / factor)² for all λ, W the maximum of mean − λ·variance or more.
 
-        A normal law with mean m and a CVaR of at least `bound` has no larger variance than that square.
+        A normal distribution with mean m and a CVaR of at least `bound` has no larger variance than that square.
         """
         means = np.linspace(min(bound, self._highest), self._highest, 10_001)
         lowest = np.full_like(means, math.inf)
         for theta in np.linspace(0.0, 1.0, GRID, endpoint=False).tolist():
             weights = self.weights(theta)
-            height = self.search.relaxed(weights)[1] / weights.mean
+            height = self.search.relax(weights)[1] / weights.mean
             np.minimum(lowest, height + weights.multiplier * ((means - bound) / self._factor) ** 2, out=lowest)
         return float(means[lowest >= means - 1e-9].max(initial=means[0]))

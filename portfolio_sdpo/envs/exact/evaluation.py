@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from portfolio_sdpo.envs.random_cmdp import Array, Cmdp, Walker
+from portfolio_sdpo.envs.random_cmdp import Array, Cmdp, CmdpDynamics
 from portfolio_sdpo.errors import SettingsError
 
 SUM_TOLERANCE = 1e-4
@@ -50,7 +50,7 @@ def evaluate(cmdp: Cmdp, policy: ArrayLike, discount: float, signal: str = "rewa
     >>> round(evaluate(cmdp := random_cmdp(50, 4, seed=5), uniform_policy(cmdp), discount=1.0).mean, 1)
     52.7
     """
-    table = checked_policy(cmdp, policy)
+    table = validate_policy(cmdp, policy)
     check_discount(discount)
     rewards = cmdp.signal(signal)
     noise = cmdp.noise**2 if signal == "reward" else np.zeros_like(rewards)
@@ -101,22 +101,22 @@ def rollout(
     cmdp: Cmdp, policy: ArrayLike, discounts: Mapping[str, float], episodes: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], dict[str, Array]]:
     """Initial states [episodes] of fresh episodes, and the returns [episodes] of several signals, each discounted."""
-    table = checked_policy(cmdp, policy)
+    table = validate_policy(cmdp, policy)
     for signal, discount in discounts.items():
         cmdp.signal(signal)
         check_discount(discount)
     if episodes < 1:
         raise SettingsError(f"episodes: needs at least one (got {episodes}).")
-    # Actions by inversion, as the walker draws successors: action k where u falls between cumulated probabilities.
+    # Actions by inversion, as the dynamics draws successors: action k where u falls between cumulated probabilities.
     stationary = table.strides[0] == 0
     thresholds = np.cumsum(table[:1] if stationary else table, axis=-1)[..., :-1]
-    walker = Walker(cmdp)
-    first = states = walker.first_states(episodes, rng)
+    dynamics = CmdpDynamics(cmdp)
+    first = states = dynamics.first_states(episodes, rng)
     returns = {signal: np.zeros(episodes) for signal in discounts}
     for t in range(cmdp.horizon):
         rows = thresholds[0 if stationary else t][states]
         actions = (rng.random(episodes)[:, None] >= rows).sum(axis=1)
-        states, signals = walker.step(states, actions, rng)
+        states, signals = dynamics.step(states, actions, rng)
         for signal, discount in discounts.items():
             returns[signal] += discount**t * signals[signal]
     return first, returns
@@ -127,7 +127,7 @@ def uniform_policy(cmdp: Cmdp) -> Array:
     return np.full((cmdp.states, cmdp.actions), 1.0 / cmdp.actions)
 
 
-def checked_policy(cmdp: Cmdp, policy: ArrayLike) -> Array:
+def validate_policy(cmdp: Cmdp, policy: ArrayLike) -> Array:
     """The policy as probabilities [H, N, M] that sum to one exactly; a view with stride 0 if it has no clock."""
     table = np.asarray(policy, dtype=np.float64)
     pairs = (cmdp.states, cmdp.actions)

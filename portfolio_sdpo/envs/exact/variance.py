@@ -79,7 +79,7 @@ class MeanVariance:
         self._noise = cmdp.noise**2
         self._states = np.arange(cmdp.states)
 
-    def relaxed(self, weights: Weights) -> tuple[Actions, float]:
+    def relax(self, weights: Weights) -> tuple[Actions, float]:
         """The policy that maximises mean − λ·Σ γ^{2t} E[σ²], and that maximum: dynamic programming on r − λ γ^t σ²."""
         actions = np.empty((self.cmdp.horizon, self.cmdp.states), dtype=np.int64)
         value = np.zeros(self.cmdp.states)
@@ -168,7 +168,7 @@ class MeanVariance:
 def solve_unconstrained(cmdp: Cmdp, discount: float) -> Solution:
     """The policy with the highest mean, by dynamic programming."""
     search = MeanVariance(cmdp, discount)
-    actions, mean = search.relaxed(Weights(1.0, 0.0))
+    actions, mean = search.relax(Weights(1.0, 0.0))
     return Solution(search.table(actions), mean)
 
 
@@ -180,7 +180,7 @@ def solve_variance(cmdp: Cmdp, bound: float, discount: float, *, steps: int = 18
     if not 0.0 <= bound < math.inf:
         raise SettingsError(f"bound: a variance is bounded by a finite number, not negative (got {bound}).")
     search = MeanVariance(cmdp, discount)
-    free, highest = search.relaxed(Weights(1.0, 0.0))
+    free, highest = search.relax(Weights(1.0, 0.0))
     outside = Candidate(free, search.moments(free))
     if outside.moments.variance <= bound:
         return VarianceSolution(search.table(free), highest, outside.moments.variance, highest, 0.0)
@@ -218,7 +218,7 @@ def _dual_bound(search: MeanVariance, bound: float, unit: float, steps: int = 30
     least, low, high = math.inf, 0.0, 1.0
     for _ in range(steps):
         weights = at_angle(0.5 * (low + high), unit)
-        actions, value = search.relaxed(weights)
+        actions, value = search.relax(weights)
         least = min(least, value / weights.mean + weights.multiplier * bound)
         # The dual is convex and its slope at λ is the bound less the policy's cost.
         cost = (weights.mean * search.moments(actions).mean - value) / weights.variance

@@ -1,4 +1,4 @@
-"""Safety Gym as gymnasium has it: five values a step, the costs as named signals in `info`.
+"""Safety Gym as a gymnasium environment: five values a step, the costs as named signals in `info`.
 
     cost      the suite's own: 1 in a step in which any of its constraints is broken
     hazards   1 in a hazard
@@ -150,9 +150,9 @@ class SafetyEnv(gymnasium.Env):
         scene.advance(inner.random_generator.binomial(conf.frameskip_binom_n, conf.frameskip_binom_p))
         self._steps += 1
         truncated = self._steps >= self.horizon
-        if not scene.sound:
+        if not scene.is_stable:
             return self._observe(), inner.reward_conf.reward_exception, False, True, dict.fromkeys(SIGNALS, 0.0)
-        touched = scene.touched()
+        touched = scene.contacts()
         reward, achieved = self._reward(scene, touched.get("buttons", set()))
         signals = self._signals(scene, touched)
         inner.specific_step()
@@ -302,7 +302,7 @@ class SafetyVectorEnv(VectorEnv):
         return np.stack(observations), {name: np.zeros(self.num_envs) for name in SIGNALS}
 
     def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, dict[str, Any]]:
-        """An episode that is over begins anew at the next step, whose action is ignored."""
+        """An episode that has ended restarts at the next step, whose action is ignored."""
         count = self.num_envs
         observations = np.empty(self.observation_space.shape or (), dtype=np.float32)
         rewards, terminated, truncated = np.zeros(count), np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)

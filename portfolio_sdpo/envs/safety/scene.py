@@ -28,7 +28,7 @@ LIMIT = 1e6
 
 
 class Scene:
-    """Indices into one compiled model; made anew after every reset."""
+    """Indices into one compiled model; rebuilt after every reset."""
 
     def __init__(self, task: Any, scaled: bool) -> None:
         self.model, self.data = task.model, task.data
@@ -138,11 +138,11 @@ class Scene:
         mujoco.mj_forward(model, data)
 
     @property
-    def sound(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether the physics has not blown up since the reset."""
         return not self.data.warning.number[_UNSTABLE].any()
 
-    def touched(self) -> dict[str, set[int]]:
+    def contacts(self) -> dict[str, set[int]]:
         """Which objects of each kind are in contact with the robot."""
         pairs = self.data.contact.geom
         codes = self._codes[pairs[:, 0]] + self._codes[pairs[:, 1]]

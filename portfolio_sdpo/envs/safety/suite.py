@@ -13,7 +13,7 @@ and used through its `Builder`, which needs seven things from here:
 3. `float(array of one element)`: NumPy 2.4 refuses it (joint angles of Car and Doggo).
 4. `model.jnt(array of one element)`: MuJoCo's bindings want an integer there (Doggo).
 5. The space of joint angles is cast from float64's infinity to float32, with a warning.
-6. Every reset compiles the model anew, and nearly all of its 400 ms go into textures that nobody sees: unless
+6. Every reset compiles the model again, and nearly all of its 400 ms go into textures that nobody sees: unless
    a picture is asked for, textures and materials are taken out of the model before it is compiled. What is left is
    reading the same table of assets again, which is kept, and, in Button, placing objects, whose distances are computed
    in plain numbers here: half a second becomes 10 to 40 ms. The same numbers are drawn, the same layouts come out.

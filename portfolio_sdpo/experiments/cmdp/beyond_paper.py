@@ -27,9 +27,10 @@ from portfolio_sdpo.rl.critics import CriticSettings
 
 # Tuned by a few runs on the CMDP of `TUNING_CMDP_SEED`: SDPO's barrier, the critics and PCPO's radius. What has no
 # critics, and the multipliers, took their settings over from there. Two things decide. Critics need hundreds of steps
-# before the first update, and to keep up afterwards: laws that do not yet narrow towards the end of an episode make the
-# advantage of its last step a hundred times as large as any other. And the largest price of a barrier, 1/(η · margin),
-# has to lie well above what the bound is worth at the optimum (0.21 a unit of variance, 0.33 of CVaR, 0.4 of wear).
+# before the first update, and to keep up afterwards: distributions that do not yet narrow towards the end of an episode
+# make the advantage of its last step a hundred times as large as any other. And the largest price of a barrier,
+# 1/(η · margin), has to lie well above what the bound is worth at the optimum (0.21 a unit of variance, 0.33 of CVaR,
+# 0.4 of wear).
 _ITERATIONS = 150
 _ACTOR = ActorSettings(hidden=(), learning_rate=5e-2, anneal=_ITERATIONS)
 _CRITIC = CriticSettings(

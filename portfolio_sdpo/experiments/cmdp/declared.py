@@ -58,8 +58,8 @@ _PAPER_ITERATIONS = 400
 """Not in the paper's text."""
 _PAPER_EPISODES = 10
 """Of 100 steps: batch size 1000."""
-# Without noise whatever raises the mean also narrows the law, so PPO finds a safe policy soonest. Only its shape has to
-# be the paper's, which does not say where the safe policy came from.
+# Without noise whatever raises the mean also narrows the distribution, so PPO finds a safe policy soonest. Only its
+# shape has to be the paper's, which does not say where the safe policy came from.
 _PAPER_START = PpoSettings(
     actor=ActorSettings(hidden=(64, 64), learning_rate=1e-3),
     critic=CriticSettings(kind="mean", hidden=(64, 64), learning_rate=1e-3),

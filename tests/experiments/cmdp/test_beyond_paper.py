@@ -80,7 +80,7 @@ def test_the_bounds_bind(experiment: Experiment):
 
 @GRIDS
 def test_critics_know_after_the_first_rollout_that_laws_narrow_to_the_end(name):
-    """Else the risk advantage of every last step, by which the law ends, drowns all others."""
+    """Else the risk advantage of every last step, by which the distribution ends, drowns all others."""
     experiment = find_experiment(name)
     cmdp, settings = experiment.cmdp.draw(TUNING_CMDP_SEED), experiment.algorithms["sdpo"]
     env = RandomCmdpVectorEnv(cmdp, experiment.episodes)
@@ -89,8 +89,8 @@ def test_critics_know_after_the_first_rollout_that_laws_narrow_to_the_end(name):
     learner = build(settings, experiment.problem, codec, env.single_action_space)
     rollout = Collector(env, ["reward"], experiment.cmdp.horizon, seed=0).collect(learner.policy, 0)
     reading = learner.observe(rollout, torch_generator(stream(0, 0, Purpose.UPDATE)))
-    law = learner.critics.value(("reward", 0.99), rollout, reading.grid, 32).here.std(-1)
-    first, last = law[rollout.step == 0].mean(), law[rollout.step == experiment.cmdp.horizon - 1].mean()
+    spread = learner.critics.value(("reward", 0.99), rollout, reading.grid, 32).here.std(-1)
+    first, last = spread[rollout.step == 0].mean(), spread[rollout.step == experiment.cmdp.horizon - 1].mean()
     assert last < 0.9 * first
 
 

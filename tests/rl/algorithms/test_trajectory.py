@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from portfolio_sdpo.envs.exact import enumerate_law
+from portfolio_sdpo.envs.exact import enumerate_distribution
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.risk import Constraint, CVaR, Entropic, Expectation, Variance
@@ -86,7 +86,7 @@ def test_the_gradient_is_that_of_the_exact_risk(measure, make):
     def exact() -> float:
         with torch.no_grad():
             table = torch.softmax(learner.policy(torch.stack([state, time], -1)).double(), -1).numpy()
-        values, weights = enumerate_law(cmdp, table, 0.9)[0]
+        values, weights = enumerate_distribution(cmdp, table, 0.9)[0]
         return measure(torch.from_numpy(values), torch.from_numpy(weights)).item()
 
     assert found.estimate == pytest.approx(exact(), abs=4 * found.standard_error + 1e-6)

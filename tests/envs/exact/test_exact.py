@@ -10,7 +10,7 @@ import torch
 
 from portfolio_sdpo.envs import Cmdp, random_cmdp
 from portfolio_sdpo.envs.exact import (
-    enumerate_law,
+    enumerate_distribution,
     evaluate,
     rollout_returns,
     solve_expectation,
@@ -56,17 +56,19 @@ def all_policies(cmdp):
 def test_evaluation_and_law_equal_the_tree_of_paths(signal, discount):
     policy = random_policy(TINY, 0)
     found = evaluate(TINY, policy, discount, signal)
-    laws = enumerate_law(TINY, policy, discount, signal)
+    distributions = enumerate_distribution(TINY, policy, discount, signal)
     for state in range(TINY.states):
         values, weights = np.array(list(paths(TINY, policy, discount, state, signal))).T
         mean = weights @ values
         assert found.means[state] == pytest.approx(mean)
         assert found.variances[state] == pytest.approx(weights @ (values - mean) ** 2)
-        law = laws[state]
-        assert (np.diff(law.values) > 0).all()
-        assert law.weights.sum() == pytest.approx(1)
-        for level in (*law.values, values.mean()):
-            assert law.weights[law.values <= level + 1e-9].sum() == pytest.approx(weights[values <= level + 1e-9].sum())
+        distribution = distributions[state]
+        assert (np.diff(distribution.values) > 0).all()
+        assert distribution.weights.sum() == pytest.approx(1)
+        for level in (*distribution.values, values.mean()):
+            assert distribution.weights[distribution.values <= level + 1e-9].sum() == pytest.approx(
+                weights[values <= level + 1e-9].sum()
+            )
 
 
 def pooled_variance(found):
@@ -79,8 +81,11 @@ def test_averages_over_initial_states():
     found = evaluate(cmdp, random_policy(cmdp, 1), 0.9)
     assert found.mean == pytest.approx(cmdp.initial @ found.means)
     assert found.variance == pytest.approx(cmdp.initial @ found.variances)
-    laws = enumerate_law(cmdp, random_policy(cmdp, 1), 0.9)
-    second = sum(p * law.weights @ law.values**2 for p, law in zip(cmdp.initial, laws, strict=True))
+    distributions = enumerate_distribution(cmdp, random_policy(cmdp, 1), 0.9)
+    second = sum(
+        p * distribution.weights @ distribution.values**2
+        for p, distribution in zip(cmdp.initial, distributions, strict=True)
+    )
     assert pooled_variance(found) == pytest.approx(second - found.mean**2)
 
 
@@ -98,12 +103,12 @@ def test_simulation_draws_from_the_enumerated_law():
     episodes, initial = 50_000, np.array([0.0, 1.0, 0.0])
     cmdp = replace(TINY, initial=initial)
     policy = random_policy(cmdp, 3)
-    law = enumerate_law(cmdp, policy, 0.9, "wear")[1]
+    distribution = enumerate_distribution(cmdp, policy, 0.9, "wear")[1]
     returns = rollout_returns(cmdp, policy, 0.9, episodes, np.random.default_rng(1), "wear")
-    nearest = np.abs(returns[:, None] - law.values).argmin(1)
-    np.testing.assert_allclose(returns, law.values[nearest], atol=1e-9)
-    frequencies = np.bincount(nearest, minlength=len(law.values)) / episodes
-    np.testing.assert_allclose(frequencies, law.weights, atol=5 * 0.5 / episodes**0.5)
+    nearest = np.abs(returns[:, None] - distribution.values).argmin(1)
+    np.testing.assert_allclose(returns, distribution.values[nearest], atol=1e-9)
+    frequencies = np.bincount(nearest, minlength=len(distribution.values)) / episodes
+    np.testing.assert_allclose(frequencies, distribution.weights, atol=5 * 0.5 / episodes**0.5)
 
 
 def test_a_policy_without_a_clock_is_the_same_at_all_times():
@@ -124,16 +129,16 @@ def test_single_precision_policies_are_taken_as_they_come():
 
 def test_equal_values_are_merged():
     cmdp = replace(TINY, reward=np.round(TINY.reward), horizon=12)
-    laws = enumerate_law(cmdp, uniform_policy(cmdp), 1.0)
-    assert max(len(law.values) for law in laws) <= 13
-    assert sum(law.weights.sum() for law in laws) == pytest.approx(3)
+    distributions = enumerate_distribution(cmdp, uniform_policy(cmdp), 1.0)
+    assert max(len(distribution.values) for distribution in distributions) <= 13
+    assert sum(distribution.weights.sum() for distribution in distributions) == pytest.approx(3)
 
 
 def test_enumeration_refuses_what_it_cannot_do():
     with pytest.raises(SettingsError, match="Gaussian noise"):
-        enumerate_law(replace(TINY, noise=TINY.reward), uniform_policy(TINY), 0.9)
+        enumerate_distribution(replace(TINY, noise=TINY.reward), uniform_policy(TINY), 0.9)
     with pytest.raises(SettingsError, match="limit of 1000"):
-        enumerate_law(replace(TINY, horizon=50), uniform_policy(TINY), 0.9, limit=1000)
+        enumerate_distribution(replace(TINY, horizon=50), uniform_policy(TINY), 0.9, limit=1000)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +158,7 @@ def test_bad_input_is_refused_by_name(policy, discount, signal, field):
     with pytest.raises(SettingsError, match=field):
         evaluate(TINY, policy, discount, signal)
     with pytest.raises(SettingsError, match=field):
-        enumerate_law(TINY, policy, discount, signal)
+        enumerate_distribution(TINY, policy, discount, signal)
     with pytest.raises(SettingsError, match=field):
         rollout_returns(TINY, policy, discount, 5, np.random.default_rng(0), signal)
 

@@ -32,7 +32,7 @@ GRID = 24
 
 
 @dataclass(frozen=True)
-class CautiousSolution(Solution):
+class CvarObjectiveSolution(Solution):
     """A deterministic policy within the bound, with the highest normal CVaR of its family."""
 
     cvar: float
@@ -47,7 +47,7 @@ class CautiousSolution(Solution):
 
 def maximise_cvar(
     cmdp: Cmdp, alpha: float, constraints: Sequence[Constraint], discount: float, *, episodes: int = 20_000
-) -> CautiousSolution:
+) -> CvarObjectiveSolution:
     """A policy with a high α-CVaR of the reward's return, within at most one constraint on an expectation.
 
     Raises `InfeasibleConstraintError` if no policy meets the bound, `SettingsError` for other constraints.
@@ -58,21 +58,21 @@ def maximise_cvar(
     search = _Search(cmdp, alpha, constraints, discount)
     lowest, highest = search.range
     grid = np.geomspace(lowest, highest, GRID).tolist()
-    best = max((search.at(lam) for lam in grid), key=lambda found: found.cvar)
+    best = max((search.solve(lam) for lam in grid), key=lambda candidate: candidate.cvar)
     ratio = (highest / lowest) ** (1.0 / (GRID - 1))
     for _ in range(4):
         # The neighbours of the best λ so far, three times as close every time.
-        near = [search.at(lam) for lam in np.geomspace(best.lam / ratio, best.lam * ratio, 7).tolist()]
-        best = max([best, *near], key=lambda found: found.cvar)
+        near = [search.solve(lam) for lam in np.geomspace(best.lam / ratio, best.lam * ratio, 7).tolist()]
+        best = max([best, *near], key=lambda candidate: candidate.cvar)
         ratio **= 1.0 / 3.0
     policy = search.table(best.actions)
     moments = evaluate(cmdp, policy, discount)
     cvar, error = simulated_cvar(cmdp, policy, moments, alpha, discount, episodes, seed=0)
-    return CautiousSolution(policy, moments.mean, cvar, error, search.cost(best.actions), max(search.bound, cvar))
+    return CvarObjectiveSolution(policy, moments.mean, cvar, error, search.cost(best.actions), max(search.bound, cvar))
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Candidate:
     """The best policy for one λ."""
 
     lam: float
@@ -113,7 +113,7 @@ class _Search:
         least = max(float(noise.min()) * lengths, 1e-4 * most)
         return 0.25 * self.kappa / math.sqrt(most), self.kappa / math.sqrt(least)
 
-    def at(self, lam: float) -> _Found:
+    def solve(self, lam: float) -> _Candidate:
         """The best policy within the bound for one λ, µ bisected."""
         actions, value = self._dynamic_programming(lam, 0.0)
         ceiling = self._dual(lam, 0.0, value)
@@ -123,7 +123,7 @@ class _Search:
         self.bound = max(self.bound, ceiling)
         moments = evaluate(self.cmdp, self.table(actions), self.discount)
         cvar = float(moments.initial @ (moments.means - self.kappa * np.sqrt(moments.variances)))
-        return _Found(lam, actions, cvar)
+        return _Candidate(lam, actions, cvar)
 
     def _within(self, lam: float, steps: int = 14) -> tuple[Actions, float]:
         """The policy of the smallest µ that keeps the bound, and the least dual value of every µ tried."""

@@ -16,7 +16,7 @@ from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
 from portfolio_sdpo.risk import Constraint
 
 KAPPA = NormalDist().pdf(NormalDist().inv_cdf(0.1)) / 0.1
-"""The 0.1-CVaR of a normal law is its mean less 1.755 standard deviations."""
+"""The 0.1-CVaR of a normal distribution is its mean less 1.755 standard deviations."""
 
 
 def bounds(*specs):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from portfolio_sdpo.envs import Cmdp, random_cmdp
 from portfolio_sdpo.envs.exact import (
-    enumerate_law,
+    enumerate_distribution,
     evaluate,
     rollout_returns,
     solve_cvar,
@@ -134,7 +134,7 @@ def test_the_paper_sized_problem_has_the_published_optimum():
     search, weights = MeanVariance(cmdp, 0.99), Weights(1.0, 0.7205)
     found = search.maximise(weights).moments
     assert (found.mean, found.variance) == (pytest.approx(50.83, abs=0.02), pytest.approx(12.0, abs=0.03))
-    assert search.relaxed(weights)[1] + 0.7205 * 12 == pytest.approx(50.93, abs=0.01)
+    assert search.relax(weights)[1] + 0.7205 * 12 == pytest.approx(50.93, abs=0.01)
 
 
 # --- CVaR -------------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_the_cvar_of_a_normal_return_by_hand():
 def test_simulated_cvar_without_noise_equals_that_of_the_law(alpha):
     cmdp = replace(random_cmdp(3, 2, seed=6, horizon=4), initial=np.array([1.0, 0.0, 0.0]))
     policy = np.random.default_rng(1).dirichlet(np.ones(2), size=(4, 3))
-    values, weights = enumerate_law(cmdp, policy, 0.9)[0]
+    values, weights = enumerate_distribution(cmdp, policy, 0.9)[0]
     exact = float(CVaR(alpha=alpha)(torch.from_numpy(values), torch.from_numpy(weights)))
     cvar, error = simulated_cvar(cmdp, policy, evaluate(cmdp, policy, 0.9), alpha, 0.9, episodes=40_000, seed=0)
     assert 0 < error < 0.02
@@ -188,7 +188,7 @@ def test_cvar_is_met_by_fresh_episodes():
 
 def test_it_is_the_simulated_cvar_that_counts():
     # From state 0: 0.5 for sure, or 1 and a loss of 3 with probability 0.05. The 0.1-CVaR of that is 1 − 3/2 = −0.5; a
-    # normal law with its mean 0.85 and standard deviation 0.65 would have −0.3.
+    # normal distribution with its mean 0.85 and standard deviation 0.65 would have −0.3.
     cmdp = Cmdp(
         successors=np.array([[[1, 2], [1, 2]], [[1, 2], [1, 2]], [[1, 2], [1, 2]]]),
         probabilities=np.array([[[1, 0], [0.95, 0.05]], [[1, 0], [1, 0]], [[1, 0], [1, 0]]]),
