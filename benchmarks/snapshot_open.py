@@ -21,7 +21,7 @@ import pyarrow
 
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.manifest import Request
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store
 
 
@@ -74,7 +74,7 @@ def made_up(sessions: int, tickers: int) -> pd.DataFrame:
     for ticker in range(0, tickers, 10):
         values[: rng.integers(1, sessions), ticker] = np.nan
     dates = pd.bdate_range("2008-01-01", periods=sessions)
-    return wide(pd.DataFrame(values, index=dates, columns=[f"T{number:04d}" for number in range(tickers)]))
+    return to_wide(pd.DataFrame(values, index=dates, columns=[f"T{number:04d}" for number in range(tickers)]))
 
 
 def best(repeats: int, *calls: Callable[[], object]) -> list[float]:

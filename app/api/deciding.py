@@ -13,7 +13,7 @@ import numpy as np
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import CASH, Array, Market, all_cash
 from portfolio_sdpo.portfolio.store import today
-from portfolio_sdpo.prices.calendar import sessions
+from portfolio_sdpo.prices.calendar import load_sessions
 from portfolio_sdpo.registry import AuditEntry, Model, Promotion
 
 from .schemas import PREFIX, Data, Limit, ModelName, Weights
@@ -155,7 +155,7 @@ def age_in_sessions(last: date, calendar: str | None, now: datetime | None = Non
         return 0
     if calendar is None:
         return int(np.busday_count(first, until))
-    known = sessions(calendar, first, until - 1)
+    known = load_sessions(calendar, first, until - 1)
     # Past the end of what the calendar knows every weekday counts, or prices would never grow old there.
     beyond = max(first, known.end + 1)
     return len(known.days) + (int(np.busday_count(beyond, until)) if beyond < until else 0)

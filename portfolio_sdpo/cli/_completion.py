@@ -76,8 +76,10 @@ def presets(incomplete: str) -> list[str]:
 
 
 def sources(incomplete: str) -> list[str]:
-    """Names of sources of prices."""
-    return _matching(incomplete, SOURCES)
+    """Names of sources of prices, those of other packages included."""
+    from importlib.metadata import entry_points
+
+    return _matching(incomplete, dict.fromkeys([*SOURCES, *entry_points(group="portfolio_sdpo.sources").names]))
 
 
 def layouts(incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `data` is asked for, from text to values, and how its progress is shown."""
+"""Options of `data` from text to values, and how its progress is shown."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from portfolio_sdpo.prices.cleaning import Repairs
 
 
-class Said:
-    """What is told of each ticker, and whether Ctrl-C came amid them."""
+class FetchProgress:
+    """Shows the status of each ticker, and remembers whether Ctrl-C interrupted the fetch."""
 
     def __init__(self, status: Any, console: Any, keep: bool) -> None:
         self._status, self._console, self._keep = status, console, keep
         self.interrupted = False
 
     def __call__(self, ticker: str, what: str) -> bool:
-        """True to go on with what has arrived after an interrupt."""
+        """Show a status; the answer is whether to keep what has arrived after an interrupt."""
         from rich.markup import escape
 
         line = escape(f"{ticker}: {what}")
@@ -35,16 +35,19 @@ class Said:
 
 
 @contextmanager
-def progress_of(quiet: bool, *, keep: bool = False) -> Iterator[Said]:
-    """On stderr: what goes on in a line that changes, what is over in one that stays. keep: what arrived by Ctrl-C."""
+def show_progress(quiet: bool, *, keep: bool = False) -> Iterator[FetchProgress]:
+    """Show progress on stderr: the running request in a line that changes, finished ones in lines that stay.
+
+    keep: whether what has arrived by Ctrl-C is kept.
+    """
     from rich.console import Console
 
     console = Console(stderr=True, quiet=quiet)
     with console.status("") as status:
-        yield Said(status, console, keep)
+        yield FetchProgress(status, console, keep)
 
 
-def tickers_of(text: str) -> list[str]:
+def parse_tickers(text: str) -> list[str]:
     """`A,B`, or the file in `@file`: tickers with commas, blanks or line ends between them."""
     if text.startswith("@"):
         try:
@@ -55,7 +58,7 @@ def tickers_of(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def day_of(option: str, text: str | None) -> date | None:
+def parse_day(option: str, text: str | None) -> date | None:
     """`2021-10-14` as a date."""
     try:
         return None if text is None else date.fromisoformat(text)
@@ -63,12 +66,12 @@ def day_of(option: str, text: str | None) -> date | None:
         raise SettingsError(f"{option}: must be a date such as 2021-10-14 (got {text!r}).") from None
 
 
-def calendar_of(text: str) -> str | None:
+def parse_calendar(text: str) -> str | None:
     """The calendar's name; None for `none`."""
     return None if text.lower() == "none" else text
 
 
-def repairs_of(pairs: list[str] | None) -> Repairs:
+def parse_repairs(pairs: list[str] | None) -> Repairs:
     """`duplicates=first` and the like as what cleaning may repair."""
     from portfolio_sdpo.prices.cleaning import Repairs
 
@@ -82,7 +85,7 @@ def repairs_of(pairs: list[str] | None) -> Repairs:
     return Repairs(**chosen)
 
 
-def settings_of(pairs: list[str] | None) -> dict[str, Any]:
+def parse_settings(pairs: list[str] | None) -> dict[str, Any]:
     """`a=1` as {a: 1}, `retry.a=1` as {retry: {a: 1}}."""
     settings: dict[str, Any] = {}
     for key, value in (_pair("--setting", pair) for pair in pairs or []):

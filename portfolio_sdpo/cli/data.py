@@ -10,7 +10,14 @@ import typer
 
 from portfolio_sdpo.cli import _completion
 from portfolio_sdpo.cli._agent_options import Json
-from portfolio_sdpo.cli._data_options import calendar_of, day_of, progress_of, repairs_of, settings_of, tickers_of
+from portfolio_sdpo.cli._data_options import (
+    parse_calendar,
+    parse_day,
+    parse_repairs,
+    parse_settings,
+    parse_tickers,
+    show_progress,
+)
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._frame import saved
 from portfolio_sdpo.errors import Interrupted, SnapshotError
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Bring prices in, keep them as snapshots, hand them out.",
+    help="Import and fetch prices, store them as snapshots, export them.",
     epilog=examples("data fetch --source sample --name nine", "data import prices.csv --name mine", "data list"),
 )
 
@@ -32,7 +39,7 @@ Version = Annotated[
         autocompletion=_completion.snapshots,
     ),
 ]
-NewName = Annotated[str, typer.Option("--name", help="What to call the snapshot; a known name gets a new version.")]
+NewName = Annotated[str, typer.Option("--name", help="Name of the snapshot; an existing one gets a new version.")]
 Calendar = Annotated[str, typer.Option("--calendar", help="Calendar of `exchange_calendars`; `none` = do not check.")]
 RepairOptions = Annotated[
     list[str] | None,
@@ -61,7 +68,7 @@ def fetch(
         str,
         typer.Option(
             "--source",
-            help="yfinance, quandl, file, sample or sample-skfolio.",
+            help="yfinance, quandl, file, sample, sample-skfolio, or one that another package adds.",
             autocompletion=_completion.sources,
         ),
     ],
@@ -76,16 +83,16 @@ def fetch(
     setting: SettingOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Fetch prices from a source and keep them as a snapshot.
+    """Fetch prices from a source and store them as a snapshot.
 
     What arrived is kept even if some tickers failed, or if Ctrl-C came before them; these are named, and `data update`
     asks for them again.
     """
-    chosen, first, last = tickers_of(tickers), day_of("--start", start), day_of("--end", end)
-    settings = settings_of(setting)
+    chosen, first, last = parse_tickers(tickers), parse_day("--start", start), parse_day("--end", end)
+    settings = parse_settings(setting)
     from portfolio_sdpo.prices.ingest import fetch_snapshot
 
-    with saved("no ticker has arrived yet, so nothing is saved"), progress_of(as_json, keep=True) as progress:
+    with saved("no ticker has arrived yet, so nothing is saved"), show_progress(as_json, keep=True) as progress:
         done = fetch_snapshot(
             source,
             chosen,
@@ -93,11 +100,11 @@ def fetch(
             last,
             name,
             settings=settings,
-            calendar=calendar_of(calendar),
-            repairs=repairs_of(repair),
+            calendar=parse_calendar(calendar),
+            repairs=parse_repairs(repair),
             progress=progress,
         )
-    _tell(done.snapshot, done.new, as_json)
+    _report_result(done.snapshot, done.new, as_json)
     if progress.interrupted:
         count = len(done.snapshot.manifest.tickers)
         there = "one ticker" if count == 1 else f"{count} tickers"
@@ -123,19 +130,19 @@ def import_file(
     ] = None,
     dayfirst: Annotated[
         bool | None,
-        typer.Option("--dayfirst/--monthfirst", help="How to read 03/01/2011 where the file does not tell."),
+        typer.Option("--dayfirst/--monthfirst", help="How to read 03/01/2011 if the file does not show it."),
     ] = None,
     calendar: Calendar = "XNYS",
     repair: RepairOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Keep the prices in a file, or a folder of files, as a snapshot."""
+    """Store the prices in a file, or a folder of files, as a snapshot."""
     from portfolio_sdpo.prices.ingest import import_snapshot
 
     done = import_snapshot(
-        path, name, layout, dayfirst=dayfirst, calendar=calendar_of(calendar), repairs=repairs_of(repair)
+        path, name, layout, dayfirst=dayfirst, calendar=parse_calendar(calendar), repairs=parse_repairs(repair)
     )
-    _tell(done.snapshot, done.new, as_json)
+    _report_result(done.snapshot, done.new, as_json)
 
 
 @app.command("update", epilog=examples("data update mine", "data update mine --json"))
@@ -145,21 +152,21 @@ def update(
     setting: SettingOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Fetch what is new and keep it as the snapshot's next version.
+    """Fetch what is new and store it as the snapshot's next version.
 
     Where the source has adjusted its history, everything is fetched again, and the older version stays as it is.
     """
     from portfolio_sdpo.prices.update import update_snapshot
 
-    with saved(f"{name} is as it was"), progress_of(as_json) as progress:
+    with saved(f"{name} is as it was"), show_progress(as_json) as progress:
         updated = update_snapshot(
             name,
-            settings=settings_of(setting),
-            repairs=repairs_of(repair) if repair else None,
+            settings=parse_settings(setting),
+            repairs=parse_repairs(repair) if repair else None,
             progress=progress,
         )
     more = {"readjusted": list(updated.readjusted), "sentences": list(updated.sentences)}
-    _tell(updated.snapshot, updated.new, as_json, more)
+    _report_result(updated.snapshot, updated.new, as_json, more)
 
 
 @app.command("list", epilog=examples("data list", "data list --json"))
@@ -250,14 +257,14 @@ def export(
     snapshot = Store().open(name)
     manifest = snapshot.manifest
     # Carried prices would be taken for observed ones, and at the end of a listing carried further.
-    write_prices(snapshot.observed(), out, layout, manifest.adjustment, manifest.column)
+    write_prices(snapshot.observed_prices(), out, layout, manifest.adjustment, manifest.column)
     if as_json:
         _print_json({"name": manifest.name, "sha256": manifest.sha256, "layout": layout, "out": str(out)})
     else:
         typer.echo(f"Wrote {manifest.name} to {out}.")
 
 
-def _tell(snapshot: Snapshot, new: bool, as_json: bool, more: dict[str, Any] | None = None) -> None:
+def _report_result(snapshot: Snapshot, new: bool, as_json: bool, more: dict[str, Any] | None = None) -> None:
     """Say what fetch, import or update did."""
     if as_json:
         _print_json({"new": new} | (more or {}) | _record(snapshot))

@@ -1,1 +1,1 @@
-"""Market data: sources of prices, file layouts, cleaning, immutable snapshots."""
+"""Prices: sources, file layouts, cleaning and immutable snapshots."""

@@ -44,10 +44,10 @@ def check_calendar(name: str | None) -> None:
         raise SettingsError(f"calendar: {name!r} is not a calendar of exchange_calendars; {hint}")
 
 
-def sessions(name: str, first: np.datetime64, last: np.datetime64) -> Sessions:
+def load_sessions(name: str, first: np.datetime64, last: np.datetime64) -> Sessions:
     """The sessions of the exchange from `first` to `last`, both included.
 
-    >>> sessions("XNYS", np.datetime64("2018-12-04"), np.datetime64("2018-12-07")).days.astype(str).tolist()
+    >>> load_sessions("XNYS", np.datetime64("2018-12-04"), np.datetime64("2018-12-07")).days.astype(str).tolist()
     ['2018-12-04', '2018-12-06', '2018-12-07']
     """
     decades = first.astype(object).year // 10 * 10, last.astype(object).year // 10 * 10 + 9

@@ -10,7 +10,7 @@ from typing import Any
 from portfolio_sdpo.prices.calendar import check_calendar
 from portfolio_sdpo.prices.cleaning import Repairs, clean
 from portfolio_sdpo.prices.manifest import Request
-from portfolio_sdpo.prices.snapshots import Saved, Store, check_name
+from portfolio_sdpo.prices.snapshots import SaveResult, Store, check_name
 from portfolio_sdpo.prices.sources import Progress, make_source
 
 
@@ -26,7 +26,7 @@ def fetch_snapshot(
     repairs: Repairs | None = None,
     store: Store | None = None,
     progress: Progress | None = None,
-) -> Saved:
+) -> SaveResult:
     """Ask a source for the tickers' prices from `start` to `end`, both included, and store what arrived.
 
     Tickers that did not arrive are named in the manifest's warnings, and `update` asks for them again. Samples and
@@ -59,7 +59,7 @@ def import_snapshot(
     repairs: Repairs | None = None,
     store: Store | None = None,
     progress: Progress | None = None,
-) -> Saved:
+) -> SaveResult:
     """Store the prices in a file or a folder of files.
 
     layout: None = recognise it. dayfirst: whether 03/01/2011 is in January; None = the file has to tell.

@@ -57,7 +57,7 @@ class Manifest(Settings):
     """Cells that hold an earlier price, by ticker."""
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
-    """What the source or the file said about itself, and what the update did."""
+    """What the source or the file states about itself, and what the update did."""
     report: tuple[dict[str, Any], ...]
     """The findings of cleaning; `Report.from_json` reads them."""
     package_version: str

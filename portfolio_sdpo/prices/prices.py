@@ -11,7 +11,7 @@ import pandas as pd
 from portfolio_sdpo.errors import SourceError
 
 Adjustment = Literal["total-return", "splits", "none", "unknown"]
-"""What the prices are corrected for: dividends and splits, splits only, nothing, or nobody said."""
+"""What the prices are corrected for: dividends and splits, splits only, nothing, or unknown."""
 
 DATE_UNIT = "us"
 """Resolution of every date index, so that equal prices are equal frames."""
@@ -35,7 +35,7 @@ class Prices:
     """Sentences that the user should read, e.g. which of two price columns was used."""
 
 
-def wide(frame: pd.DataFrame) -> pd.DataFrame:
+def to_wide(frame: pd.DataFrame) -> pd.DataFrame:
     """The frame in the form that `Prices` promises; rows and columns without any price stay for cleaning to report."""
     index = pd.DatetimeIndex(frame.index)
     if index.tz is not None:
@@ -47,7 +47,7 @@ def wide(frame: pd.DataFrame) -> pd.DataFrame:
     return result.sort_index(axis=0, kind="stable").sort_index(axis=1)
 
 
-def side_by_side(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def join_columns(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Frames of different tickers as one; a date that one of them has twice stays twice, for cleaning to report."""
     if all(frame.index.is_unique for frame in frames):
         return pd.concat(frames, axis=1, sort=True)

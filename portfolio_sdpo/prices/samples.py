@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from portfolio_sdpo.errors import SettingsError, SourceError
-from portfolio_sdpo.prices.prices import DATE_UNIT, Prices, wide
+from portfolio_sdpo.prices.prices import DATE_UNIT, Prices, to_wide
 
 SAMPLES = {
     "sample": "AAPL, CSCO, DOW, GE, GS, JNJ, JPM, MMM and MSFT, 2016-01-04 to 2021-10-14, bundled.",
@@ -33,12 +33,12 @@ def load_sample(name: str) -> Prices:
     if name == "sample":
         corrections = json.loads(_bundled("provenance.json"))["corrections"]
         notes = tuple(fix["sentence"] for fix in corrections)
-        return Prices(wide(_bundled_table("prices.parquet")), COLUMN, "total-return", notes=notes)
+        return Prices(to_wide(_bundled_table("prices.parquet")), COLUMN, "total-return", notes=notes)
     if name == "sample-skfolio":
         note = (
             "skfolio's prices have three decimals, so returns are coarse where a price is small (AAPL in 1990: 0.4 %)."
         )
-        return Prices(wide(_skfolio_table()), COLUMN, "total-return", notes=(note,))
+        return Prices(to_wide(_skfolio_table()), COLUMN, "total-return", notes=(note,))
     raise SettingsError(f"name: there is no sample {name!r}; there are {' and '.join(SAMPLES)}.")
 
 

@@ -31,7 +31,7 @@ from portfolio_sdpo import __version__
 from portfolio_sdpo.common.files import data_directory, sync_directory, write_atomically
 from portfolio_sdpo.common.locks import hold_lock
 from portfolio_sdpo.errors import SettingsError, SnapshotError, did_you_mean
-from portfolio_sdpo.prices.cleaning import Cleaned, Report
+from portfolio_sdpo.prices.cleaning import CleanPrices, Report
 from portfolio_sdpo.prices.manifest import Manifest, Request
 from portfolio_sdpo.prices.prices import DATE_UNIT, Prices
 
@@ -47,13 +47,13 @@ class Snapshot:
     digest: str
     frame: pd.DataFrame
 
-    def observed(self) -> pd.DataFrame:
+    def observed_prices(self) -> pd.DataFrame:
         """The prices without those that were carried forward."""
-        return observed(self.frame, self.manifest.carried)
+        return drop_carried(self.frame, self.manifest.carried)
 
 
 @dataclass(frozen=True)
-class Saved:
+class SaveResult:
     """What saving did: `new` is False when the name held these very prices already."""
 
     snapshot: Snapshot
@@ -61,7 +61,7 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Check:
+class VersionCheck:
     """What `verify` says about one version, or about a name that cannot be followed any further (sha256 `None`)."""
 
     name: str
@@ -85,7 +85,7 @@ def content_hash(frame: pd.DataFrame) -> str:
     return digest.hexdigest()
 
 
-def observed(frame: pd.DataFrame, carried: Mapping[str, Any]) -> pd.DataFrame:
+def drop_carried(frame: pd.DataFrame, carried: Mapping[str, Any]) -> pd.DataFrame:
     """A copy of the frame without its carried cells."""
     frame = frame.copy()
     for ticker, days in carried.items():
@@ -138,13 +138,13 @@ class Store:
     def save(
         self,
         name: str,
-        cleaned: Cleaned,
+        cleaned: CleanPrices,
         prices: Prices,
         request: Request,
         *,
         report: Report | None = None,
         base: str | None = None,
-    ) -> Saved:
+    ) -> SaveResult:
         """Store cleaned prices as the current version of the name, unless they are there already.
 
         They are when the current version has the same prices, request, column, adjustment and failed tickers, or for
@@ -198,19 +198,19 @@ class Store:
             )
             stored = _read_only(frame.to_numpy(copy=True), frame.index, frame.columns)
             if current is not None and before is not None and same and self._is_sound(before):
-                return Saved(Snapshot(before, current, stored), new=False)
+                return SaveResult(Snapshot(before, current, stored), new=False)
             digest = self._put(manifest.model_dump_json(indent=2).encode(), "json")
             write_atomically(self.root / "names" / name, f"{digest}\n".encode())
-        return Saved(Snapshot(manifest, digest, stored), new=True)
+        return SaveResult(Snapshot(manifest, digest, stored), new=True)
 
-    def verify(self, name: str | None = None) -> tuple[Check, ...]:
+    def verify(self, name: str | None = None) -> tuple[VersionCheck, ...]:
         """Read every version of the name, or of all names, and compare every hash."""
         if name is not None and name not in self.list():
             check_name(name)
             raise self._unknown(name)
         return tuple(check for each in ([name] if name else self.list()) for check in self._checks(each))
 
-    def _checks(self, name: str) -> Iterator[Check]:
+    def _checks(self, name: str) -> Iterator[VersionCheck]:
         try:
             for _, manifest in self.history(name):
                 problem = None
@@ -219,9 +219,9 @@ class Store:
                         problem = f"Snapshot {name} does not hold the prices that its manifest names; make it again."
                 except SnapshotError as error:
                     problem = str(error)
-                yield Check(name, manifest.sha256, problem)
+                yield VersionCheck(name, manifest.sha256, problem)
         except SnapshotError as error:
-            yield Check(name, None, str(error))
+            yield VersionCheck(name, None, str(error))
 
     def _current(self, name: str) -> str | None:
         """The hash in the name's pointer."""
@@ -393,6 +393,6 @@ def _from_parquet(content: bytes) -> pd.DataFrame:
 
 
 def _read_only(values: np.ndarray, dates: pd.Index, tickers: pd.Index) -> pd.DataFrame:
-    """A frame of these very values: whoever wants to change prices changes a copy."""
+    """A frame of these very values: to change prices, change a copy."""
     values.flags.writeable = False
     return pd.DataFrame(values, index=dates, columns=tickers, copy=False)

@@ -17,10 +17,10 @@ import pandas as pd
 
 from portfolio_sdpo.errors import NoDataInRangeError, SourceError
 from portfolio_sdpo.prices.cleaning import Finding, Repairs, Report, clean, inspect
-from portfolio_sdpo.prices.cleaning.table import counted
+from portfolio_sdpo.prices.cleaning.table import format_count
 from portfolio_sdpo.prices.manifest import Manifest, Request
-from portfolio_sdpo.prices.prices import Prices, wide
-from portfolio_sdpo.prices.snapshots import Snapshot, Store, check_name, observed
+from portfolio_sdpo.prices.prices import Prices, to_wide
+from portfolio_sdpo.prices.snapshots import Snapshot, Store, check_name, drop_carried
 from portfolio_sdpo.prices.sources import Progress, make_source
 
 OVERLAP = 10
@@ -28,14 +28,10 @@ OVERLAP = 10
 TOLERANCE = 5e-6
 """Relative difference up to which two prices are the same. Yahoo's adjusted closes differ by up to 5e-7 from
 one request to the next, and even a cent of dividend on a share of 200 dollars moves its history by 5e-5."""
-FIXED = ("sample", "sample-skfolio")
-"""Sources that never have anything new."""
-WHOLE = ("file",)
-"""Sources that are read from beginning to end whatever is asked for."""
 
 
 @dataclass(frozen=True)
-class Updated:
+class UpdateResult:
     """What an update did."""
 
     snapshot: Snapshot
@@ -54,7 +50,7 @@ def update_snapshot(
     repairs: Repairs | None = None,
     store: Store | None = None,
     progress: Progress | None = None,
-) -> Updated:
+) -> UpdateResult:
     """Fetch what came after the last session of the snapshot and store it as a new version of it.
 
     end: the last day to ask for, None = today. settings: what the source needs and no manifest holds, such as a key.
@@ -64,22 +60,23 @@ def update_snapshot(
     store = store or Store()
     base = store.open(name)
     manifest = base.manifest
-    if manifest.source in FIXED:
-        return Updated(base, False, (), (f"{manifest.source} never changes: there is nothing to update.",))
     request = manifest.request if repairs is None else manifest.request.model_copy(update={"repairs": repairs})
     source = make_source(request.source, **{**request.settings, **(settings or {})})
+    if getattr(source, "never_changes", False):
+        return UpdateResult(base, False, (), (f"{manifest.source} never changes: there is nothing to update.",))
+    whole = bool(getattr(source, "reads_everything", False))
 
     def ask(tickers: Sequence[str], start: date | None, known_until: date | None = None) -> _Part:
-        return _Part.of(source.fetch(tickers, start, end, progress), request, known_until)
+        return _Part.from_prices(source.fetch(tickers, start, end, progress), request, known_until)
 
-    old = base.observed()
-    parts = _fetch_new(ask, old, manifest)
+    old = base.observed_prices()
+    parts = _fetch_new(ask, old, manifest, whole)
     if not parts:
-        return Updated(base, False, (), (_nothing_new(manifest),))
-    readjusted = _readjusted(old, parts, manifest)
+        return UpdateResult(base, False, (), (_nothing_new(manifest),))
+    readjusted = _find_readjusted(old, parts, manifest)
     if readjusted:
-        if request.source in WHOLE:
-            parts = [_Part.of(parts[0].prices, request)]
+        if whole:
+            parts = [_Part.from_prices(parts[0].prices, request)]
         else:
             parts = [ask(request.tickers or (), request.start)]
         stuck = [ticker for ticker in old if ticker in parts[0].prices.failures]
@@ -89,24 +86,26 @@ def update_snapshot(
         frame = old
         for part in parts:
             frame = frame.combine_first(part.frame)
-        inherited = _unseen(Report.from_json(manifest.report), request)
+        inherited = _select_permanent_findings(Report.from_json(manifest.report), request)
     failures = {ticker: error for part in parts for ticker, error in part.prices.failures.items()}
-    prices = replace(parts[0].prices, frame=wide(frame), failures=failures)
+    prices = replace(parts[0].prices, frame=to_wide(frame), failures=failures)
     cleaned = clean(prices, calendar=request.calendar, repairs=request.repairs, carry=request.carry)
-    sentences = _sentences(old, observed(cleaned.frame, cleaned.carried), manifest, readjusted)
+    sentences = _sentences(old, drop_carried(cleaned.frame, cleaned.carried), manifest, readjusted)
     notes = dict.fromkeys(note for part in parts for note in part.prices.notes)
     saved = store.save(
         name,
         cleaned,
         replace(prices, notes=(*notes, *sentences)),
         request,
-        report=Report.of(dict.fromkeys([*cleaned.report.findings, *inherited, *(f for p in parts for f in p.unseen)])),
+        report=Report.from_findings(
+            dict.fromkeys([*cleaned.report.findings, *inherited, *(f for p in parts for f in p.unseen)])
+        ),
         base=base.digest,
     )
     if not saved.new:
         sentences = (_nothing_new(manifest),)
-    troubles = (f"{ticker} did not arrive: {error}" for ticker, error in failures.items())
-    return Updated(saved.snapshot, saved.new, readjusted, (*sentences, *troubles))
+    reasons = (f"{ticker} did not arrive: {error}" for ticker, error in failures.items())
+    return UpdateResult(saved.snapshot, saved.new, readjusted, (*sentences, *reasons))
 
 
 @dataclass(frozen=True)
@@ -115,23 +114,23 @@ class _Part:
 
     prices: Prices
     frame: pd.DataFrame
-    """Cleaned, without carried prices."""
+    """CleanPrices, without carried prices."""
     unseen: tuple[Finding, ...]
 
     @classmethod
-    def of(cls, prices: Prices, request: Request, known_until: date | None = None) -> _Part:
+    def from_prices(cls, prices: Prices, request: Request, known_until: date | None = None) -> _Part:
         cleaned = clean(prices, calendar=request.calendar, repairs=request.repairs, carry=request.carry)
         news = prices.frame if known_until is None else prices.frame[prices.frame.index > pd.Timestamp(known_until)]
         report = inspect(
             replace(prices, frame=news), calendar=request.calendar, repairs=request.repairs, carry=request.carry
         )
-        return cls(prices, observed(cleaned.frame, cleaned.carried), _unseen(report, request))
+        return cls(prices, drop_carried(cleaned.frame, cleaned.carried), _select_permanent_findings(report, request))
 
 
-def _fetch_new(ask: Callable[..., _Part], old: pd.DataFrame, manifest: Manifest) -> list[_Part]:
+def _fetch_new(ask: Callable[..., _Part], old: pd.DataFrame, manifest: Manifest, whole: bool) -> list[_Part]:
     """The last sessions of the tickers that are there, the full range of those that failed."""
     request = manifest.request
-    if request.source in WHOLE:
+    if whole:
         return [ask(request.tickers or (), request.start, manifest.end)]
     again = list(manifest.failures)
     known = [ticker for ticker in old if ticker not in manifest.failures]
@@ -155,7 +154,7 @@ def _fetch_new(ask: Callable[..., _Part], old: pd.DataFrame, manifest: Manifest)
     return parts
 
 
-def _readjusted(old: pd.DataFrame, parts: Sequence[_Part], manifest: Manifest) -> tuple[str, ...]:
+def _find_readjusted(old: pd.DataFrame, parts: Sequence[_Part], manifest: Manifest) -> tuple[str, ...]:
     """The stored tickers whose prices the source gives differently, or not at all where it gives later ones."""
     found: set[str] = set()
     for part in parts:
@@ -171,7 +170,7 @@ def _readjusted(old: pd.DataFrame, parts: Sequence[_Part], manifest: Manifest) -
     return tuple(sorted(found))
 
 
-def _unseen(report: Report, request: Request) -> tuple[Finding, ...]:
+def _select_permanent_findings(report: Report, request: Request) -> tuple[Finding, ...]:
     """What was mended for good, so that cleaning the result once more does not find it."""
     kinds = ["duplicate", "non-positive", "empty-row", *(["extra-session"] if request.repairs.extra_sessions else [])]
     return tuple(finding for finding in report.findings if finding.kind in kinds)
@@ -186,18 +185,18 @@ def _sentences(old: pd.DataFrame, new: pd.DataFrame, manifest: Manifest, readjus
         )
     added = new.index[new.index > pd.Timestamp(manifest.end)]
     if len(added):
-        sentences.append(f"{counted(len(added), 'new session')}, {added[0].date()} to {added[-1].date()}.")
+        sentences.append(f"{format_count(len(added), 'new session')}, {added[0].date()} to {added[-1].date()}.")
     first = [ticker for ticker in new if ticker not in old]
     if first:
         sentences.append(f"New in the snapshot: {_some(first)}.")
     before = new.reindex(index=old.index, columns=old.columns)
     late = (before.notna() & old.isna()).sum()
     if late.any():
-        sentences.append(f"{counted(late.sum(), 'price')} came late, of {_some(late.index[late > 0])}.")
+        sentences.append(f"{format_count(late.sum(), 'price')} came late, of {_some(late.index[late > 0])}.")
     gone = (before.isna() & old.notna()).sum()
     if gone.any():
         sentences.append(
-            f"{counted(gone.sum(), 'stored price')} of {_some(gone.index[gone > 0])} "
+            f"{format_count(gone.sum(), 'stored price')} of {_some(gone.index[gone > 0])} "
             "left the source's history; the version before has them."
         )
     return tuple(sentences)

@@ -17,7 +17,7 @@ from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.manifest import Request
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store
 
 FORK = multiprocessing.get_context("fork")
@@ -63,7 +63,7 @@ def home(whole, tmp_path, monkeypatch, prices):
 
 
 def save_prices(prices):
-    given = Prices(wide(prices(len(DAYS)).set_axis(DAYS)), "close", "total-return")
+    given = Prices(to_wide(prices(len(DAYS)).set_axis(DAYS)), "close", "total-return")
     Store().save("walk", clean(given, calendar=None, carry=0), given, Request(source="file", calendar=None))
 
 

@@ -16,7 +16,7 @@ from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.manifest import Request
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store, content_hash
 from portfolio_sdpo.report.backtest_report import render
 
@@ -61,7 +61,7 @@ class Noisy:
 
 
 def save(name, frame):
-    prices = Prices(wide(frame), "close", "total-return")
+    prices = Prices(to_wide(frame), "close", "total-return")
     return Store().save(name, clean(prices, calendar=None, carry=0), prices, Request(source="file", calendar=None))
 
 
@@ -106,7 +106,7 @@ def test_folder_holds_everything_and_is_found_again(frame):
     assert list_records() == (result.folder,)
     config = json.loads((result.folder / "config.json").read_text())
     assert BacktestSettings.model_validate(config["settings"]) == settings()
-    assert config["data"]["sha256"] == content_hash(wide(frame)) == Store().open("walk").manifest.sha256
+    assert config["data"]["sha256"] == content_hash(to_wide(frame)) == Store().open("walk").manifest.sha256
     assert config["strategies"]["inverse-volatility"] == {"lookback": 252, "every": 5, "name": "inverse-volatility"}
 
 

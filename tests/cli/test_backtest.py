@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from portfolio_sdpo import cli
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.manifest import Request
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store
 
 RANGE = ("--start", "2019-01-02", "--end", "2019-03-01")
@@ -138,7 +138,7 @@ def test_the_paper_s_protocol_is_a_preset(config: str):
 
 
 def save(name: str, frame: pd.DataFrame) -> None:
-    prices = Prices(wide(frame), "close", "total-return")
+    prices = Prices(to_wide(frame), "close", "total-return")
     Store().save(name, clean(prices, calendar=None, carry=0), prices, Request(source="file", calendar=None))
 
 

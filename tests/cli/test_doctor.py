@@ -23,7 +23,7 @@ from portfolio_sdpo.cli import _checks
 from portfolio_sdpo.cli._checks import Finding
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.manifest import Request
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import AuditEntry, Registry
 
@@ -57,7 +57,7 @@ def only(findings: Iterator[Finding]) -> Finding:
 
 def save(name: str, last: datetime) -> None:
     prices = Prices(
-        wide(pd.DataFrame({"A": 1.0, "B": 2.0}, index=pd.bdate_range(end=last, periods=30))), "close", "none"
+        to_wide(pd.DataFrame({"A": 1.0, "B": 2.0}, index=pd.bdate_range(end=last, periods=30))), "close", "none"
     )
     Store().save(name, clean(prices, calendar=None, carry=0), prices, Request(source="file", calendar=None))
 

@@ -16,7 +16,7 @@ from portfolio_sdpo.portfolio.shield import shield
 from portfolio_sdpo.portfolio.store import FOLDERS, load_agent, train_agent
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.manifest import Request
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store
 
 DAYS = pd.bdate_range("2019-01-02", periods=150)
@@ -36,7 +36,7 @@ def frame(tmp_path, monkeypatch, prices):
     """Prices of a snapshot called `walk`."""
     monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(tmp_path / "home"))
     frame = prices(len(DAYS), gaps=False).set_axis(DAYS)
-    given = Prices(wide(frame), "close", "total-return")
+    given = Prices(to_wide(frame), "close", "total-return")
     Store().save("walk", clean(given, calendar=None, carry=0), given, Request(source="file", calendar=None))
     return frame
 

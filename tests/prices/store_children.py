@@ -19,10 +19,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.prices.cleaning import Cleaned, Report
+from portfolio_sdpo.prices.cleaning import CleanPrices, Report
 from portfolio_sdpo.prices.ingest import fetch_snapshot, import_snapshot
 from portfolio_sdpo.prices.manifest import Request
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.prices.sources import SOURCES
 from portfolio_sdpo.prices.update import update_snapshot
@@ -33,7 +33,7 @@ CHANGES = ("os.mkdir", "os.rename", "os.remove", "fcntl.flock")
 
 def prices(rows: int, seed: int = 0) -> pd.DataFrame:
     values = np.random.default_rng(seed).uniform(50, 60, (100, 8)).round(2)[:rows]
-    return wide(pd.DataFrame(values, index=pd.bdate_range("2020-01-01", periods=rows), columns=[*"ABCDEFGH"]))
+    return to_wide(pd.DataFrame(values, index=pd.bdate_range("2020-01-01", periods=rows), columns=[*"ABCDEFGH"]))
 
 
 class Memory:
@@ -80,7 +80,7 @@ def killed_at(step: int, root: Path, job: Callable[[], object]) -> None:
 
 def kill(job: str, folder: Path) -> list[dict]:
     states: list[dict] = []
-    SOURCES["memory"] = Memory  # type: ignore[assignment]
+    SOURCES.register("memory", Memory)  # type: ignore[arg-type]
     file, template, root = folder / "prices.csv", folder / "template", folder / "store"
 
     def work(store: Store, rows: int, name: str) -> None:
@@ -119,7 +119,7 @@ def kill(job: str, folder: Path) -> list[dict]:
 
 def rivals(root: Path) -> list[int]:
     def save(name: str, frame: pd.DataFrame) -> None:
-        cleaned, request = Cleaned(frame, Report(), {}), Request(source="memory", calendar=None)
+        cleaned, request = CleanPrices(frame, Report(), {}), Request(source="memory", calendar=None)
         assert Store(root).save(name, cleaned, Prices(frame, "close", "unknown"), request).new
 
     def work(rival: int) -> None:

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.prices.calendar import sessions
+from portfolio_sdpo.prices.calendar import load_sessions
 
 
 def between(name: str, first: str, last: str) -> list[str]:
-    return sessions(name, np.datetime64(first), np.datetime64(last)).days.astype(str).tolist()
+    return load_sessions(name, np.datetime64(first), np.datetime64(last)).days.astype(str).tolist()
 
 
 @pytest.mark.parametrize(
@@ -38,17 +38,17 @@ def test_aliases_and_other_exchanges() -> None:
 
 
 def test_a_calendar_is_silent_outside_its_bounds() -> None:
-    tokyo = sessions("XTKS", np.datetime64("1996-12-25"), np.datetime64("1997-01-07"))
+    tokyo = load_sessions("XTKS", np.datetime64("1996-12-25"), np.datetime64("1997-01-07"))
     assert tokyo.days.astype(str).tolist() == ["1997-01-06", "1997-01-07"]
     assert tokyo.covers(np.array(["1996-12-25", "1997-01-06"], "datetime64[D]")).tolist() == [False, True]
-    hong_kong = sessions("XHKG", np.datetime64("2049-12-30"), np.datetime64("2051-01-03"))
+    hong_kong = load_sessions("XHKG", np.datetime64("2049-12-30"), np.datetime64("2051-01-03"))
     assert hong_kong.days.astype(str).tolist()[-1] <= "2049-12-31"
     assert not hong_kong.covers(np.array(["2051-01-03"], "datetime64[D]"))[0]
 
 
 @pytest.mark.parametrize("first, last", [("1200-01-03", "1200-01-10"), ("3000-01-03", "3000-01-10")])
 def test_dates_no_calendar_reaches(first: str, last: str) -> None:
-    found = sessions("XNYS", np.datetime64(first), np.datetime64(last))
+    found = load_sessions("XNYS", np.datetime64(first), np.datetime64(last))
     assert not len(found.days)
     assert not found.covers(np.array([first, last], "datetime64[D]")).any()
 

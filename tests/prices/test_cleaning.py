@@ -14,17 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portfolio_sdpo.errors import DataQualityError, SettingsError
-from portfolio_sdpo.prices.calendar import sessions
-from portfolio_sdpo.prices.cleaning import Cleaned, Finding, Repairs, Report, clean, inspect
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.calendar import load_sessions
+from portfolio_sdpo.prices.cleaning import CleanPrices, Finding, Repairs, Report, clean, inspect
+from portfolio_sdpo.prices.prices import Prices, to_wide
 
 NAN = math.nan
 FIRST = date(2018, 11, 19)  # with Thanksgiving and the day of mourning for G. H. W. Bush ahead
-CALENDAR = [day.item() for day in sessions("XNYS", np.datetime64(FIRST), np.datetime64("2019-02-28")).days]
+CALENDAR = [day.item() for day in load_sessions("XNYS", np.datetime64(FIRST), np.datetime64("2019-02-28")).days]
 
 
 def prices(columns: dict[str, Sequence[float]], days: Sequence[date | str]) -> Prices:
-    return Prices(wide(pd.DataFrame(columns, index=pd.DatetimeIndex([str(day) for day in days]))), "close", "unknown")
+    return Prices(
+        to_wide(pd.DataFrame(columns, index=pd.DatetimeIndex([str(day) for day in days]))), "close", "unknown"
+    )
 
 
 def of_kind(report: Report, kind: str) -> list[Finding]:
@@ -68,7 +70,7 @@ options = st.fixed_dictionaries(
 )
 
 
-def cleaned_or_none(given_prices: Prices, **chosen: object) -> Cleaned | None:
+def cleaned_or_none(given_prices: Prices, **chosen: object) -> CleanPrices | None:
     errors = inspect(given_prices, **chosen).errors  # type: ignore[arg-type]
     assert {error.sentence for error in errors} <= {"There is no price in the data."}
     return None if errors else clean(given_prices, **chosen)  # type: ignore[arg-type]
@@ -130,7 +132,7 @@ def test_batched_equals_the_scalar_reference(history: Prices, chosen: dict) -> N
 def reference(
     history: Prices, calendar: str | None, carry: int, repairs: Repairs
 ) -> tuple[dict[tuple[date, str], float], set[tuple[str, str | None, int]]]:
-    """Cleaned cells and (kind, ticker, count) of every finding, one cell at a time."""
+    """CleanPrices cells and (kind, ticker, count) of every finding, one cell at a time."""
     kinds: set[tuple[str, str | None, int]] = set()
     tickers = list(history.frame.columns)
     merged: dict[date, dict[str, float]] = {}

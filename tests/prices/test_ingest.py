@@ -105,7 +105,7 @@ def test_errors_stop_the_import_unless_the_repair_is_named(store: Store, tmp_pat
     assert snapshot.frame["A"].tolist() == [1.0, 1.0, 1.2]
     assert snapshot.manifest.carried == {"A": (date(2020, 1, 3),)}
     assert snapshot.manifest.request.repairs == Repairs(non_positive="drop")
-    assert np.isnan(snapshot.observed().loc["2020-01-03", "A"])
+    assert np.isnan(snapshot.observed_prices().loc["2020-01-03", "A"])
 
 
 def test_calendar_is_used_and_remembered(store: Store, tmp_path: Path):

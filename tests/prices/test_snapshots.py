@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portfolio_sdpo.errors import SnapshotError, SourceError
-from portfolio_sdpo.prices.cleaning import Cleaned, Finding, Report
+from portfolio_sdpo.prices.cleaning import CleanPrices, Finding, Report
 from portfolio_sdpo.prices.manifest import Request
-from portfolio_sdpo.prices.prices import Prices, wide
-from portfolio_sdpo.prices.snapshots import Saved, Store, content_hash, observed
+from portfolio_sdpo.prices.prices import Prices, to_wide
+from portfolio_sdpo.prices.snapshots import SaveResult, Store, content_hash, drop_carried
 
 NAN = float("nan")
 REQUEST = Request(source="file", settings={"path": "prices.csv"}, calendar=None)
@@ -27,15 +27,15 @@ REQUEST = Request(source="file", settings={"path": "prices.csv"}, calendar=None)
 def table(*rows: list[float], first: str = "2020-01-02") -> pd.DataFrame:
     """Rows of prices of A, B, … on consecutive business days."""
     dates = pd.bdate_range(first, periods=len(rows))
-    return wide(pd.DataFrame(rows, index=dates, columns=[*"ABCDEFGH"[: len(rows[0])]]))
+    return to_wide(pd.DataFrame(rows, index=dates, columns=[*"ABCDEFGH"[: len(rows[0])]]))
 
 
 OLD = table([1.0, NAN], [2.0, 5.0], [3.0, 6.0])
 NEW = table([1.0, NAN], [2.0, 5.0], [3.0, 6.0], [4.0, 7.0])
 
 
-def save(store: Store, name: str, frame: pd.DataFrame, **options) -> Saved:
-    return store.save(name, Cleaned(frame, Report(), {}), Prices(frame, "close", "unknown"), REQUEST, **options)
+def save(store: Store, name: str, frame: pd.DataFrame, **options) -> SaveResult:
+    return store.save(name, CleanPrices(frame, Report(), {}), Prices(frame, "close", "unknown"), REQUEST, **options)
 
 
 @pytest.fixture
@@ -65,14 +65,14 @@ def test_manifest_says_where_the_prices_came_from(store: Store):
     hint = Finding("late-listing", "info", "B", (OLD.index[1].date(),), 1, "B starts late.")
     days = {"B": [OLD.index[2].date()], "A": []}
     arrived = OLD.assign(E=NAN)
-    prices = Prices(arrived, "Adj Close", "total-return", {"D": SourceError("Nobody knows D.")}, ("Said.",))
-    store.save("n", Cleaned(OLD, Report((finding, hint)), days), prices, REQUEST)
+    prices = Prices(arrived, "Adj Close", "total-return", {"D": SourceError("Nobody knows D.")}, ("FetchProgress.",))
+    store.save("n", CleanPrices(OLD, Report((finding, hint)), days), prices, REQUEST)
     manifest = store.open("n").manifest
     assert manifest.sha256 == content_hash(OLD)
     assert (manifest.name, manifest.tickers, manifest.rows) == ("n", ("A", "B"), 3)
     assert (str(manifest.start), str(manifest.end)) == ("2020-01-02", "2020-01-06")
     assert (manifest.source, manifest.column, manifest.adjustment) == ("file", "Adj Close", "total-return")
-    assert manifest.request == REQUEST and manifest.parent is None and manifest.notes == ("Said.",)
+    assert manifest.request == REQUEST and manifest.parent is None and manifest.notes == ("FetchProgress.",)
     assert manifest.failures == {"D": "Nobody knows D.", "E": "It has no price."}
     assert manifest.warnings == ("D did not arrive: Nobody knows D.", "B was carried.")
     assert Report.from_json(manifest.report).findings == (finding, hint)
@@ -101,7 +101,7 @@ def test_frame_is_not_to_be_written_to(store: Store):
 
 def test_observed_leaves_out_what_was_carried(store: Store):
     day = OLD.index[2].date()
-    frame = observed(OLD, {"B": (day,)})
+    frame = drop_carried(OLD, {"B": (day,)})
     assert np.isnan(frame.loc["2020-01-06", "B"]) and frame.isna().sum().sum() == 2
     assert OLD.loc["2020-01-06", "B"] == 6.0
 
@@ -219,21 +219,21 @@ def test_same_prices_asked_for_in_another_way_are_a_version_of_their_own(store: 
     first = save(store, "n", OLD)
     moved = REQUEST.model_copy(update={"settings": {"path": "moved.csv"}})
     prices = Prices(OLD, "close", "unknown")
-    known = store.save("n", Cleaned(OLD, Report(), {}), prices, moved)
+    known = store.save("n", CleanPrices(OLD, Report(), {}), prices, moved)
     assert known.new and store.open("n").manifest.request == moved
     assert known.snapshot.manifest.parent == known.snapshot.manifest.sha256 == first.snapshot.manifest.sha256
-    adjusted = store.save("n", Cleaned(OLD, Report(), {}), Prices(OLD, "close", "splits"), moved)
+    adjusted = store.save("n", CleanPrices(OLD, Report(), {}), Prices(OLD, "close", "splits"), moved)
     assert adjusted.new and store.open("n").manifest.adjustment == "splits"
     failed = Prices(OLD, "close", "splits", {"D": SourceError("Nobody knows D.")})
-    assert store.save("n", Cleaned(OLD, Report(), {}), failed, moved).new
-    assert not store.save("n", Cleaned(OLD, Report(), {}), failed, moved).new
+    assert store.save("n", CleanPrices(OLD, Report(), {}), failed, moved).new
+    assert not store.save("n", CleanPrices(OLD, Report(), {}), failed, moved).new
     assert len(files(store, "parquet")) == 1
 
 
 def test_an_update_without_news_makes_no_version_whatever_failed_meanwhile(store: Store):
     base = save(store, "n", OLD).snapshot.digest
     failed = Prices(OLD, "close", "unknown", {"A": SourceError("Too many requests.")})
-    assert not store.save("n", Cleaned(OLD, Report(), {}), failed, REQUEST, base=base).new
+    assert not store.save("n", CleanPrices(OLD, Report(), {}), failed, REQUEST, base=base).new
 
 
 def test_same_prices_under_two_names_share_a_file(store: Store):

@@ -21,7 +21,7 @@ from portfolio_sdpo.errors import (
 )
 from portfolio_sdpo.prices.cleaning import Repairs
 from portfolio_sdpo.prices.ingest import fetch_snapshot, import_snapshot
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.prices.sources import SOURCES, File
 from portfolio_sdpo.prices.sources.base import select
@@ -49,13 +49,13 @@ class Memory:
         sound = [ticker for ticker in tickers if ticker not in failures]
         if not sound:
             raise next(iter(failures.values()))
-        prices = select(Prices(wide(Memory.table), Memory.column, "unknown"), "memory", sound, start, end, progress)
+        prices = select(Prices(to_wide(Memory.table), Memory.column, "unknown"), "memory", sound, start, end, progress)
         return Prices(prices.frame, prices.column, prices.adjustment, {**prices.failures, **failures}, ("Served.",))
 
 
 @pytest.fixture(autouse=True)
 def memory(monkeypatch: pytest.MonkeyPatch) -> type[Memory]:
-    monkeypatch.setitem(SOURCES, "memory", Memory)
+    monkeypatch.setitem(SOURCES._items, "memory", Memory)
     reset()
     return Memory
 
@@ -82,7 +82,7 @@ def fetched(store: Store, rows: int = 40, tickers: str = "ABC", **options) -> pd
 
 
 def equal(frame: pd.DataFrame, expected: pd.DataFrame) -> None:
-    pd.testing.assert_frame_equal(frame, wide(expected), check_freq=False)
+    pd.testing.assert_frame_equal(frame, to_wide(expected), check_freq=False)
 
 
 def test_only_what_is_new_is_fetched(store: Store):

@@ -18,8 +18,8 @@ from typing import Any
 from portfolio_sdpo.common.files import data_directory, write_atomically
 from portfolio_sdpo.errors import LayoutError, PortfolioSdpoError
 from portfolio_sdpo.prices.ingest import import_snapshot
-from portfolio_sdpo.prices.layouts.disk import ENDINGS, file_kind
-from portfolio_sdpo.prices.snapshots import Saved, check_name
+from portfolio_sdpo.prices.layouts.files import ENDINGS, file_kind
+from portfolio_sdpo.prices.snapshots import SaveResult, check_name
 
 MAX_MEGABYTES = 200
 """Megabytes of a file that is taken."""
@@ -30,7 +30,7 @@ _ODD = re.compile(r"[^A-Za-z0-9._^=+&@$!#,;'()~ %-]")
 """What names of files are cleared of; the rest may be part of a ticker."""
 
 
-def import_upload(name_of_file: str, content: bytes, snapshot: str, **options: Any) -> Saved:
+def import_upload(name_of_file: str, content: bytes, snapshot: str, **options: Any) -> SaveResult:
     """Keep the file and make the snapshot, with the options of `import_snapshot`; a failure leaves nothing behind."""
     check_name(snapshot)
     safe = make_safe_name(name_of_file)

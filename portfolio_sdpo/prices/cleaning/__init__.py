@@ -1,6 +1,6 @@
 """Cleaning: faults of prices are reported, short gaps carried forward, nothing is filled from the future."""
 
-from portfolio_sdpo.prices.cleaning.clean import Cleaned, Repairs, clean, inspect
+from portfolio_sdpo.prices.cleaning.clean import CleanPrices, Repairs, clean, inspect
 from portfolio_sdpo.prices.cleaning.report import Finding, Report
 
-__all__ = ["Cleaned", "Finding", "Repairs", "Report", "clean", "inspect"]
+__all__ = ["CleanPrices", "Finding", "Repairs", "Report", "clean", "inspect"]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portfolio_sdpo.prices.cleaning.report import Finding
-from portfolio_sdpo.prices.cleaning.table import Mask, Table, counted, finding, spelled
+from portfolio_sdpo.prices.cleaning.table import Mask, Table, format_count, format_days, make_finding
 
 
 def carry_forward(table: Table, positions: NDArray[np.int64], limit: int) -> tuple[Table, Mask]:
@@ -33,13 +33,12 @@ def carry_forward(table: Table, positions: NDArray[np.int64], limit: int) -> tup
     return Table(table.dates, table.tickers, result), filled
 
 
-def gaps(table: Table, filled: Mask, limit: int) -> Iterator[Finding]:
+def find_gaps(table: Table, filled: Mask, limit: int) -> Iterator[Finding]:
     """What was carried, and who has no price for longer. table: after carrying."""
     for ticker, days in table.by_ticker(filled):
-        sentence = (
-            f"{ticker} has no price on {counted(len(days), 'session')} ({spelled(days)}): its last one is carried."
-        )
-        yield finding("gap", "warning", ticker, days, sentence)
+        count = format_count(len(days), "session")
+        sentence = f"{ticker} has no price on {count} ({format_days(days)}): its last one is carried."
+        yield make_finding("gap", "warning", ticker, days, sentence)
     missing = np.isnan(table.values)
     length = len(table.dates)
     first = (~missing).argmax(axis=1)
@@ -52,18 +51,18 @@ def gaps(table: Table, filled: Mask, limit: int) -> Iterator[Finding]:
         days = table.dates[starts[row]]
         resumed = table.dates[np.flatnonzero(inside[row])[-1] + 1]
         often = f" on {len(days)} occasions" if len(days) > 1 else ""
-        yield finding(
+        yield make_finding(
             "suspension",
             "warning",
             table.tickers[row],
             days,
-            f"{table.tickers[row]} has no price for more than {counted(limit, 'session')}{often} and is suspended from "
-            f"{spelled(days)} until it trades again{'' if often else f' on {resumed}'}.",
+            f"{table.tickers[row]} has no price for more than {format_count(limit, 'session')}{often} and is suspended "
+            f"from {format_days(days)} until it trades again{'' if often else f' on {resumed}'}.",
         )
     for row in np.flatnonzero(end < length):
         own = np.flatnonzero(~missing[row] & ~filled[row])[-1]
         day = table.dates[own : own + 1]
-        yield finding(
+        yield make_finding(
             "delisting",
             "warning",
             table.tickers[row],

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from portfolio_sdpo.prices.cleaning.report import DATES_SHOWN, Finding
-from portfolio_sdpo.prices.cleaning.table import Table, counted, finding
+from portfolio_sdpo.prices.cleaning.table import Table, format_count, make_finding
 
 LARGE_MOVE = 0.35
 """A price that is more than this share above or below the one before it is reported."""
@@ -16,12 +16,12 @@ STALE_SESSIONS = 10
 """A price that stands still for so many sessions in a row is reported: two weeks without a cent of change."""
 
 
-def late_listings(table: Table) -> Iterator[Finding]:
+def find_late_listings(table: Table) -> Iterator[Finding]:
     """Tickers whose first price comes after the first date of the table."""
     first = (~np.isnan(table.values)).argmax(axis=1)
     for row in np.flatnonzero(first):
         day = table.dates[first[row] : first[row] + 1]
-        yield finding(
+        yield make_finding(
             "late-listing",
             "info",
             table.tickers[row],
@@ -30,7 +30,7 @@ def late_listings(table: Table) -> Iterator[Finding]:
         )
 
 
-def moves_and_stale_runs(table: Table) -> Iterator[Finding]:
+def find_moves_and_stale_runs(table: Table) -> Iterator[Finding]:
     """Large moves and stale runs between prices that follow each other, whatever gap lies between them."""
     observed = ~np.isnan(table.values)
     counts = observed.sum(axis=1)
@@ -67,7 +67,7 @@ def _large_moves(table: Table, cells: np.ndarray, moves: np.ndarray) -> Iterator
         shown = ", ".join(f"{size:+.1%} on {day}" for day, size in zip(days[:DATES_SHOWN], sizes, strict=False))
         more = f" and {len(days) - DATES_SHOWN} more" if len(days) > DATES_SHOWN else ""
         sentence = f"{table.tickers[row]} moved by more than {LARGE_MOVE:.0%}: {shown}{more}."
-        yield finding("large-move", "warning", table.tickers[row], days, sentence)
+        yield make_finding("large-move", "warning", table.tickers[row], days, sentence)
 
 
 def _stale_runs(table: Table, first: np.ndarray, last: np.ndarray, lengths: np.ndarray) -> Iterator[Finding]:
@@ -76,8 +76,8 @@ def _stale_runs(table: Table, first: np.ndarray, last: np.ndarray, lengths: np.n
     for row in np.unique(rows):
         runs = np.flatnonzero(rows == row)
         longest = runs[lengths[runs].argmax()]
-        others = f", and in {counted(len(runs) - 1, 'shorter run')}" if len(runs) > 1 else ""
-        yield finding(
+        others = f", and in {format_count(len(runs) - 1, 'shorter run')}" if len(runs) > 1 else ""
+        yield make_finding(
             "stale-run",
             "warning",
             table.tickers[row],

@@ -14,16 +14,16 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.errors import DataQualityError, SettingsError
-from portfolio_sdpo.prices.calendar import Sessions, sessions
-from portfolio_sdpo.prices.cleaning.carry import carry_forward, gaps
-from portfolio_sdpo.prices.cleaning.checks import late_listings, moves_and_stale_runs
+from portfolio_sdpo.prices.calendar import Sessions, load_sessions
+from portfolio_sdpo.prices.cleaning.carry import carry_forward, find_gaps
+from portfolio_sdpo.prices.cleaning.checks import find_late_listings, find_moves_and_stale_runs
 from portfolio_sdpo.prices.cleaning.report import Finding, Report
-from portfolio_sdpo.prices.cleaning.table import Mask, Table, counted, finding, spelled
+from portfolio_sdpo.prices.cleaning.table import Mask, Table, format_count, format_days, make_finding
 from portfolio_sdpo.prices.prices import Prices
 from portfolio_sdpo.settings import Settings
 
 CARRY = 5
-"""How many sessions a price is carried over a gap unless told otherwise."""
+"""How many sessions a price is carried over a gap by default."""
 
 ERRORS_SHOWN = 3
 """How many findings the message of a `DataQualityError` holds."""
@@ -41,7 +41,7 @@ class Repairs(Settings):
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class CleanPrices:
     """Prices in canonical form: unique ascending dates × sorted tickers, float64, every price > 0, NaN = no price."""
 
     frame: pd.DataFrame
@@ -55,8 +55,8 @@ NO_REPAIRS = Repairs()
 
 def clean(
     prices: Prices, *, calendar: str | None = "XNYS", repairs: Repairs = NO_REPAIRS, carry: int = CARRY
-) -> Cleaned:
-    """Prices in canonical form, and what is to be said about them.
+) -> CleanPrices:
+    """Prices in canonical form, and the report on them.
 
     calendar: a name of `exchange_calendars`; `None` takes every date of the prices as a session. carry: for how many
     sessions a price is carried over a gap. Raises a `DataQualityError` that names the repair if prices cannot be right.
@@ -74,49 +74,49 @@ def inspect(
     return _clean(prices, calendar, repairs, carry).report
 
 
-def _clean(prices: Prices, calendar: str | None, repairs: Repairs, carry: int) -> Cleaned:
+def _clean(prices: Prices, calendar: str | None, repairs: Repairs, carry: int) -> CleanPrices:
     if carry < 0:
         raise SettingsError(f"carry: must not be negative (got {carry}).")
     findings: list[Finding] = []
-    table = Table.of(prices.frame)
-    table = _without_non_positive(table, repairs, findings)
-    table = _without_duplicates(table, repairs, findings)
-    known = sessions(calendar, table.dates[0], table.dates[-1]) if calendar and len(table.dates) else None
-    table = _without_empty_rows(table, calendar, known, findings)
+    table = Table.from_frame(prices.frame)
+    table = _drop_non_positive(table, repairs, findings)
+    table = _merge_duplicates(table, repairs, findings)
+    known = load_sessions(calendar, table.dates[0], table.dates[-1]) if calendar and len(table.dates) else None
+    table = _drop_empty_rows(table, calendar, known, findings)
     if known is not None:
-        table = _on_calendar(table, str(calendar), known, repairs, findings)
-    table = _without_empty_columns(table, findings)
+        table = _compare_with_calendar(table, str(calendar), known, repairs, findings)
+    table = _drop_empty_columns(table, findings)
     if not table.values.size:
         findings.append(Finding("no-price", "error", None, (), 0, "There is no price in the data."))
-        return Cleaned(table.frame(), Report.of(findings), {})
-    findings += late_listings(table)
-    findings += moves_and_stale_runs(table)
+        return CleanPrices(table.frame(), Report.from_findings(findings), {})
+    findings += find_late_listings(table)
+    findings += find_moves_and_stale_runs(table)
     if known is None:
         positions = np.arange(len(table.dates))
     else:
         positions = np.searchsorted(np.union1d(known.days, table.dates), table.dates)
     table, filled = carry_forward(table, positions, carry)
-    findings += gaps(table, filled, carry)
+    findings += find_gaps(table, filled, carry)
     carried = {ticker: days.tolist() for ticker, days in table.by_ticker(filled)}
-    return Cleaned(table.frame(), Report.of(findings), carried)
+    return CleanPrices(table.frame(), Report.from_findings(findings), carried)
 
 
-def _without_non_positive(table: Table, repairs: Repairs, findings: list[Finding]) -> Table:
+def _drop_non_positive(table: Table, repairs: Repairs, findings: list[Finding]) -> Table:
     """Prices that are zero, negative or infinite become no price; an error unless the repair is named."""
     bad = (table.values <= 0) | np.isinf(table.values)
     for ticker, days in table.by_ticker(bad):
-        what = f"{ticker} has {counted(len(days), 'price')} that {'is' if len(days) == 1 else 'are'} not positive"
+        what = f"{ticker} has {format_count(len(days), 'price')} that {'is' if len(days) == 1 else 'are'} not positive"
         if repairs.non_positive == "drop":
-            sentence = f"{what} ({spelled(days)}), taken as no price."
-            findings.append(finding("non-positive", "warning", ticker, days, sentence))
+            sentence = f"{what} ({format_days(days)}), taken as no price."
+            findings.append(make_finding("non-positive", "warning", ticker, days, sentence))
         else:
-            sentence = f"{what} ({spelled(days)})."
-            findings.append(finding("non-positive", "error", ticker, days, sentence))
+            sentence = f"{what} ({format_days(days)})."
+            findings.append(make_finding("non-positive", "error", ticker, days, sentence))
     table.values[bad] = np.nan
     return table
 
 
-def _without_duplicates(table: Table, repairs: Repairs, findings: list[Finding]) -> Table:
+def _merge_duplicates(table: Table, repairs: Repairs, findings: list[Finding]) -> Table:
     """One row per date; different prices for one ticker and date are an error unless the repair is named."""
     dates, starts, group = np.unique(table.dates, return_index=True, return_inverse=True)
     if len(dates) == len(table.dates):
@@ -132,59 +132,65 @@ def _without_duplicates(table: Table, repairs: Repairs, findings: list[Finding])
         merged[:, at] = np.where(np.isnan(new) | (~np.isnan(old) & (repairs.duplicates != "last")), old, new)
     result = Table(dates, table.tickers, merged)
     for ticker, days in result.by_ticker(conflict):
-        what = f"{ticker} has different prices for the same date ({spelled(days)})"
+        what = f"{ticker} has different prices for the same date ({format_days(days)})"
         if repairs.duplicates is None:
-            findings.append(finding("duplicate", "error", ticker, days, f"{what}."))
+            findings.append(make_finding("duplicate", "error", ticker, days, f"{what}."))
         else:
             sentence = f"{what}; the {repairs.duplicates} one is kept."
-            findings.append(finding("duplicate", "warning", ticker, days, sentence))
+            findings.append(make_finding("duplicate", "warning", ticker, days, sentence))
     repeated = np.unique(dates[group[turn > 0]])
     agreeing = np.setdiff1d(repeated, dates[conflict.any(axis=0)])
     if len(agreeing):
-        sentence = f"{counted(len(agreeing), 'date')} came more than once with the same prices ({spelled(agreeing)})."
-        findings.append(finding("duplicate", "warning", None, agreeing, sentence))
+        sentence = (
+            f"{format_count(len(agreeing), 'date')} came more than once with the same prices ({format_days(agreeing)})."
+        )
+        findings.append(make_finding("duplicate", "warning", None, agreeing, sentence))
     return result
 
 
-def _without_empty_rows(table: Table, calendar: str | None, known: Sessions | None, findings: list[Finding]) -> Table:
+def _drop_empty_rows(table: Table, calendar: str | None, known: Sessions | None, findings: list[Finding]) -> Table:
     """Rows without any price go: holidays of the exchange, or sessions that the source lacks."""
     full: Mask = np.any(~np.isnan(table.values), axis=0)
     empty = table.dates[~full]
     if len(empty):
-        sentence = f"{counted(len(empty), 'row')} without any price left out ({spelled(empty)})"
+        sentence = f"{format_count(len(empty), 'row')} without any price left out ({format_days(empty)})"
         if known is not None:
             closed = int((known.covers(empty) & ~np.isin(empty, known.days)).sum())
             sentence += f"; {calendar} was closed on {'all' if closed == len(empty) else closed} of them"
-        findings.append(finding("empty-row", "info", None, empty, f"{sentence}."))
+        findings.append(make_finding("empty-row", "info", None, empty, f"{sentence}."))
     return table.rows(full)
 
 
-def _on_calendar(table: Table, calendar: str, known: Sessions, repairs: Repairs, findings: list[Finding]) -> Table:
+def _compare_with_calendar(
+    table: Table, calendar: str, known: Sessions, repairs: Repairs, findings: list[Finding]
+) -> Table:
     """Compare the dates with the exchange's sessions; missing ones are reported and not invented."""
     if not len(table.dates):
         return table
     within = (known.days >= table.dates[0]) & (known.days <= table.dates[-1])
     missing = np.setdiff1d(known.days[within], table.dates)
     if len(missing):
-        sentence = f"{counted(len(missing), 'session')} of {calendar} without a price ({spelled(missing)})."
-        findings.append(finding("missing-session", "warning", None, missing, sentence))
+        sentence = f"{format_count(len(missing), 'session')} of {calendar} without a price ({format_days(missing)})."
+        findings.append(make_finding("missing-session", "warning", None, missing, sentence))
     covered = known.covers(table.dates)
     if not covered.all():
         days = table.dates[~covered]
-        sentence = f"{counted(len(days), 'date')} outside the calendar of {calendar} not checked ({spelled(days)})."
-        findings.append(finding("unchecked", "warning", None, days, sentence))
+        sentence = (
+            f"{format_count(len(days), 'date')} outside the calendar of {calendar} not checked ({format_days(days)})."
+        )
+        findings.append(make_finding("unchecked", "warning", None, days, sentence))
     extra = covered & ~np.isin(table.dates, known.days)
     if not extra.any():
         return table
     days = table.dates[extra]
     drop = repairs.extra_sessions == "drop"
     fate = "left out" if drop else "kept; --repair extra_sessions=drop leaves them out"
-    sentence = f"{counted(len(days), 'date')} on which {calendar} was closed ({spelled(days)}), {fate}."
-    findings.append(finding("extra-session", "warning", None, days, sentence))
+    sentence = f"{format_count(len(days), 'date')} on which {calendar} was closed ({format_days(days)}), {fate}."
+    findings.append(make_finding("extra-session", "warning", None, days, sentence))
     return table.rows(~extra) if drop else table
 
 
-def _without_empty_columns(table: Table, findings: list[Finding]) -> Table:
+def _drop_empty_columns(table: Table, findings: list[Finding]) -> Table:
     full: Mask = np.any(~np.isnan(table.values), axis=1)
     for row in np.flatnonzero(~full):
         ticker = table.tickers[row]

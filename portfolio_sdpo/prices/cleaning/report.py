@@ -33,7 +33,7 @@ DATES_SHOWN = 3
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of trouble with one ticker, or with the whole table (ticker `None`)."""
+    """One kind of problem with one ticker, or with the whole table (ticker `None`)."""
 
     kind: Kind
     severity: Severity
@@ -56,12 +56,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All findings: the gravest first, then by kind and ticker."""
+    """All findings: the most severe first, then by kind and ticker."""
 
     findings: tuple[Finding, ...] = ()
 
     @classmethod
-    def of(cls, findings: Iterable[Finding]) -> Self:
+    def from_findings(cls, findings: Iterable[Finding]) -> Self:
         """The findings in the report's order."""
 
         def rank(finding: Finding) -> tuple[int, int, str]:

@@ -18,14 +18,14 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Table:
-    """dates: (T,). tickers: N names. values: (N, T): a row per ticker, since every check walks along its history."""
+    """dates: (T,). tickers: N names. values: (N, T): a row per ticker, since every check runs along its history."""
 
     dates: Days
     tickers: tuple[str, ...]
     values: NDArray[np.float64]
 
     @classmethod
-    def of(cls, frame: pd.DataFrame) -> Table:
+    def from_frame(cls, frame: pd.DataFrame) -> Table:
         """A copy of the frame."""
         values = np.array(frame.to_numpy(dtype="float64").T, order="C")
         return cls(frame.index.to_numpy().astype("datetime64[D]"), tuple(frame.columns), values)
@@ -51,17 +51,17 @@ class Table:
             yield self.tickers[row], self.dates[cells[row]]
 
 
-def finding(kind: Kind, severity: Severity, ticker: str | None, days: Days, sentence: str) -> Finding:
+def make_finding(kind: Kind, severity: Severity, ticker: str | None, days: Days, sentence: str) -> Finding:
     """A finding about these days."""
     return Finding(kind, severity, ticker, tuple(days[:DATES_SHOWN].tolist()), len(days), sentence)
 
 
-def spelled(days: Days) -> str:
+def format_days(days: Days) -> str:
     """The first few days and how many more there are: `2016-01-04, 2016-01-05, 2016-01-06 and 3 more`."""
     shown = ", ".join(days[:DATES_SHOWN].astype(str))
     return shown if len(days) <= DATES_SHOWN else f"{shown} and {len(days) - DATES_SHOWN} more"
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """`1 session`, `2 sessions`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.errors import LayoutError
-from portfolio_sdpo.prices.layouts.align import pivot
-from portfolio_sdpo.prices.layouts.choice import LAYOUTS, ONE_FILE_PER_TICKER, Choice, parse_choice
+from portfolio_sdpo.prices.layouts.column_names import adjustment_from_names
 from portfolio_sdpo.prices.layouts.dates import parse_dates
-from portfolio_sdpo.prices.layouts.disk import ENDINGS, file_kind, open_sheet, ticker_of
+from portfolio_sdpo.prices.layouts.files import ENDINGS, file_kind, open_table, ticker_of
+from portfolio_sdpo.prices.layouts.options import LAYOUTS, ONE_FILE_PER_TICKER, LayoutOptions, parse_layout
+from portfolio_sdpo.prices.layouts.pivot import pivot
+from portfolio_sdpo.prices.layouts.raw_table import RawTable
 from portfolio_sdpo.prices.layouts.recognise import Candidate, Plan, recognise
-from portfolio_sdpo.prices.layouts.sheet import Sheet
-from portfolio_sdpo.prices.layouts.words import adjustment_of
-from portfolio_sdpo.prices.prices import Adjustment, Prices, side_by_side, wide
+from portfolio_sdpo.prices.prices import Adjustment, Prices, join_columns, to_wide
 
 
 def read_prices(path: Path, layout: str | None = None, dayfirst: bool | None = None) -> Prices:
@@ -29,57 +29,59 @@ def read_prices(path: Path, layout: str | None = None, dayfirst: bool | None = N
     recognised and which column was used.
     """
     path = Path(path)
-    choice = parse_choice(layout).with_dayfirst(dayfirst)
-    prices = _read_folder(path, choice) if isdir(path) else _read_file(path, choice)
+    options = parse_layout(layout).with_dayfirst(dayfirst)
+    prices = _read_folder(path, options) if isdir(path) else _read_file(path, options)
     if np.isnan(prices.frame.to_numpy()).all():
         raise LayoutError(f"{path}: there is no price under {prices.column}; a file without prices cannot be used.")
     return prices
 
 
-def _read_file(path: Path, choice: Choice) -> Prices:
+def _read_file(path: Path, options: LayoutOptions) -> Prices:
     try:
-        sheet = open_sheet(path)
-        return _read_sheet(sheet, recognise(sheet, choice), choice, ticker_of(path))
+        table = open_table(path)
+        return _read_table(table, recognise(table, options), options, ticker_of(path))
     except LayoutError as error:
         raise LayoutError(f"{path}: {error}") from None
 
 
-def _read_sheet(sheet: Sheet, plan: Plan, choice: Choice, name_of_file: str) -> Prices:
-    used, texts, values = _load(sheet, plan)
+def _read_table(table: RawTable, plan: Plan, options: LayoutOptions, name_of_file: str) -> Prices:
+    used, texts, values = _load(table, plan)
     # nasdaq.com writes the month first, whatever else its dates could be.
-    dates = parse_dates(texts[0], False if plan.layout == "nasdaq" and choice.dates is None else choice.dayfirst)
-    dated = _dated(dates.days, values)
+    dates = parse_dates(texts[0], False if plan.layout == "nasdaq" and options.dates is None else options.dayfirst)
+    dated = _find_dated_rows(dates.days, values)
     keep = slice(None) if dated.all() else dated  # mostly all of them, and a copy is spared
     days, values = dates.days[keep], values[keep]
     if plan.ticker is not None:
         frame = pivot(days, texts[1][keep], values[:, 0])
     else:
-        frame = pd.DataFrame(values, index=pd.DatetimeIndex(days), columns=_unique(used.tickers or (name_of_file,)))
-    adjustment = sheet.facts.adjustment or claimed_adjustment(plan.layout, used.name, sheet.names)
+        frame = pd.DataFrame(
+            values, index=pd.DatetimeIndex(days), columns=_check_unique(used.tickers or (name_of_file,))
+        )
+    adjustment = table.facts.adjustment or infer_adjustment(plan.layout, used.name, table.names)
     return Prices(
-        frame=wide(frame),
-        column=sheet.facts.column or used.name,
+        frame=to_wide(frame),
+        column=table.facts.column or used.name,
         adjustment=adjustment,
         notes=(
-            _describe(sheet, plan, used, choice),
+            _describe(table, plan, used, options),
             *_explain(plan, used, adjustment),
             *dates.notes,
-            *sheet.facts.notes,
+            *table.facts.notes,
         ),
     )
 
 
-def _load(sheet: Sheet, plan: Plan) -> tuple[Candidate, list[pd.Series], np.ndarray]:
+def _load(table: RawTable, plan: Plan) -> tuple[Candidate, list[pd.Series], np.ndarray]:
     """The first candidate that holds any number, the columns of text, and the prices (rows × columns)."""
     words = [plan.date] if plan.ticker is None else [plan.date, plan.ticker]
     for candidate in plan.candidates:
-        texts, values = sheet.load(words, candidate.columns)
+        texts, values = table.load(words, candidate.columns)
         if not np.isnan(values).all():
             return candidate, texts, values
     return candidate, texts, values  # empty, for cleaning to report if other files of the folder have prices
 
 
-def _dated(days: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _find_dated_rows(days: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Which rows to keep: those without a date, which must be empty, go."""
     undated = np.isnat(days)
     if undated.any():
@@ -90,7 +92,7 @@ def _dated(days: np.ndarray, values: np.ndarray) -> np.ndarray:
     return ~undated
 
 
-def _unique(tickers: Sequence[str]) -> list[str]:
+def _check_unique(tickers: Sequence[str]) -> list[str]:
     names = [ticker.strip() for ticker in tickers]
     if "" in names:
         raise LayoutError("a column of prices has no ticker above it; add it or drop the column.")
@@ -100,25 +102,25 @@ def _unique(tickers: Sequence[str]) -> list[str]:
     return names
 
 
-def claimed_adjustment(layout: str, column: str, names: Sequence[str]) -> Adjustment:
-    """What a sheet with these columns says about its prices by its form."""
+def infer_adjustment(layout: str, column: str, names: Sequence[str]) -> Adjustment:
+    """What a table with these columns says about its prices by its form."""
     if layout == "wide":
         return "unknown"
     if layout == "yfinance-download":  # has dividends and splits in its `Close`, unless `Adj Close` is there as well
-        return adjustment_of(column, [*names, "Dividends", "Stock Splits"])
-    return adjustment_of(column, names)
+        return adjustment_from_names(column, [*names, "Dividends", "Stock Splits"])
+    return adjustment_from_names(column, names)
 
 
-def _describe(sheet: Sheet, plan: Plan, used: Candidate, choice: Choice) -> str:
+def _describe(table: RawTable, plan: Plan, used: Candidate, options: LayoutOptions) -> str:
     """Which layout, and which columns."""
-    columns = [f"dates from {sheet.names[plan.date] or 'the column without a name'}"]
+    columns = [f"dates from {table.names[plan.date] or 'the column without a name'}"]
     if plan.ticker is not None:
-        columns.append(f"tickers from {sheet.names[plan.ticker]}")
+        columns.append(f"tickers from {table.names[plan.ticker]}")
     elif plan.layout in ONE_FILE_PER_TICKER:
         columns.append("ticker from the name of the file")
     if plan.layout != "wide":
         columns.append(f"prices from {used.name}")
-    verb = "Recognised" if choice.layout is None else "Read"
+    verb = "Recognised" if options.layout is None else "Read"
     return f"{verb} as {plan.layout} ({LAYOUTS[plan.layout]}): {', '.join(columns)}."
 
 
@@ -136,7 +138,7 @@ def _explain(plan: Plan, used: Candidate, adjustment: Adjustment) -> tuple[str, 
     return ()
 
 
-def _read_folder(folder: Path, choice: Choice) -> Prices:
+def _read_folder(folder: Path, options: LayoutOptions) -> Prices:
     """Every file of the folder, each in its own layout; no two of them may have the same ticker."""
     try:
         entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
@@ -145,7 +147,7 @@ def _read_folder(folder: Path, choice: Choice) -> Prices:
     files = [entry for entry in entries if file_kind(entry) is not None and entry.is_file()]
     if not files:
         raise LayoutError(f"{folder}: the folder has no {ENDINGS} file.")
-    parts = {file.name: _read_file(file, choice) for file in files}
+    parts = {file.name: _read_file(file, options) for file in files}
     owner: dict[str, str] = {}
     for name, part in parts.items():
         for ticker in part.frame.columns:
@@ -153,30 +155,31 @@ def _read_folder(folder: Path, choice: Choice) -> Prices:
                 raise LayoutError(f"{folder}: {owner[ticker]} and {name} both have prices of {ticker}; keep one.")
             owner[ticker] = name
     adjustments = {part.adjustment for part in parts.values()}
-    notes = _gather({name: part.notes for name, part in parts.items()})
+    notes = _gather_notes({name: part.notes for name, part in parts.items()})
     if len(adjustments) > 1:
         notes.append(f"The prices of the files are not adjusted alike: {', '.join(sorted(adjustments))}.")
     ignored = [entry.name for entry in entries if entry not in files]
     if ignored:
-        notes.append(f"Ignored {_listed(ignored)}: only {ENDINGS} files are read.")
+        notes.append(f"Ignored {_join_names(ignored)}: only {ENDINGS} files are read.")
     return Prices(
-        frame=wide(side_by_side([part.frame for part in parts.values()])),
+        frame=to_wide(join_columns([part.frame for part in parts.values()])),
         column=", ".join(sorted({part.column for part in parts.values()})),
         adjustment=adjustments.pop() if len(adjustments) == 1 else "unknown",
         notes=tuple(notes),
     )
 
 
-def _gather(notes: dict[str, tuple[str, ...]]) -> list[str]:
+def _gather_notes(notes: dict[str, tuple[str, ...]]) -> list[str]:
     """Each note once, with the files that it is about unless that is all of them."""
     files: dict[str, list[str]] = {}
     for name, sentences in notes.items():
         for sentence in sentences:
             files.setdefault(sentence, []).append(name)
     return [
-        sentence if len(names) == len(notes) else f"{_listed(names)}: {sentence}" for sentence, names in files.items()
+        sentence if len(names) == len(notes) else f"{_join_names(names)}: {sentence}"
+        for sentence, names in files.items()
     ]
 
 
-def _listed(names: Sequence[str], most: int = 5) -> str:
+def _join_names(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])} and {len(names) - most} more"

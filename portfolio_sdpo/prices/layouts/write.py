@@ -22,11 +22,11 @@ import pyarrow.csv
 
 from portfolio_sdpo.common.files import sync_directory, write_atomically
 from portfolio_sdpo.errors import LayoutError
-from portfolio_sdpo.prices.layouts.choice import ONE_FILE_PER_TICKER, Choice, parse_choice
-from portfolio_sdpo.prices.layouts.disk import ENDINGS, file_kind, file_name, ticker_of
-from portfolio_sdpo.prices.layouts.read import claimed_adjustment
-from portfolio_sdpo.prices.layouts.words import ADJUSTED, PRICE, plain
-from portfolio_sdpo.prices.prices import Adjustment, wide
+from portfolio_sdpo.prices.layouts.column_names import ADJUSTED, PRICE, normalise_name
+from portfolio_sdpo.prices.layouts.files import ENDINGS, file_kind, file_name, ticker_of
+from portfolio_sdpo.prices.layouts.options import ONE_FILE_PER_TICKER, LayoutOptions, parse_layout
+from portfolio_sdpo.prices.layouts.read import infer_adjustment
+from portfolio_sdpo.prices.prices import Adjustment, to_wide
 
 ZONE = "America/New_York"
 """Whose midnight `dates=zoned` writes."""
@@ -50,17 +50,17 @@ def write_prices(frame: pd.DataFrame, path: Path, layout: str, adjustment: Adjus
     header where its layout would claim something else.
     """
     path = Path(path)
-    export = _Export(parse_choice(layout), adjustment, column)
+    export = _Export(parse_layout(layout), adjustment, column)
     try:
-        export.write(_checked(frame), path)
+        export.write(_check_frame(frame), path)
     except LayoutError as error:
         raise LayoutError(f"{path}: {error}") from None
     except OSError as error:
         raise LayoutError(f"{path}: nothing was written ({error.strerror}); choose another place.") from None
 
 
-def _checked(frame: pd.DataFrame) -> pd.DataFrame:
-    prices = wide(frame)
+def _check_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    prices = to_wide(frame)
     if prices.empty:
         raise LayoutError("there are no prices to write.")
     if not prices.index.is_unique:
@@ -78,15 +78,15 @@ def _checked(frame: pd.DataFrame) -> pd.DataFrame:
 class _Export:
     """How to write, and what is known about the prices."""
 
-    choice: Choice
+    options: LayoutOptions
     adjustment: Adjustment
     column: str
 
     @property
     def layout(self) -> str:
-        if self.choice.layout is None:
+        if self.options.layout is None:
             raise LayoutError("say which layout to write.")
-        return self.choice.layout
+        return self.options.layout
 
     def write(self, prices: pd.DataFrame, path: Path) -> None:
         kind = file_kind(path)
@@ -106,7 +106,7 @@ class _Export:
         """The folder appears at once with all its files, or not at all."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise LayoutError("the folder is not empty; give a new one.")
-        kind = self.choice.files or "csv"
+        kind = self.options.files or "csv"
         temporary = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
         temporary.mkdir(parents=True)
         try:
@@ -128,18 +128,18 @@ class _Export:
         if self.layout == "long":
             row, ticker = np.nonzero(prices.notna().to_numpy())
             columns = {
-                self.choice.ticker or "ticker": prices.columns.to_numpy()[ticker],
+                self.options.ticker or "ticker": prices.columns.to_numpy()[ticker],
                 self._price_name("adj_close", "close"): prices.to_numpy()[row, ticker],
             }
             return pd.DataFrame(columns, index=days.take(row).rename("date"))
-        adjusted = self.adjustment == "total-return" and plain(self.column) in ADJUSTED
-        field = self.choice.price or ("Adj Close" if adjusted else "Close")
+        adjusted = self.adjustment == "total-return" and normalise_name(self.column) in ADJUSTED
+        field = self.options.price or ("Adj Close" if adjusted else "Close")
         levels = pd.MultiIndex.from_product([[field], prices.columns], names=["Price", "Ticker"])
         return prices.set_axis(days.rename("Date"), axis=0).set_axis(levels, axis=1)
 
     def _tables(self, prices: pd.DataFrame, kind: str) -> Iterator[tuple[str, pd.DataFrame]]:
         """One ticker each: `per-ticker`, `yfinance-history`, `nasdaq`; a ticker without any price has none."""
-        price = self.choice.price or _PRICES.get(self.layout) or self._price_name("Adj Close", "Close")
+        price = self.options.price or _PRICES.get(self.layout) or self._price_name("Adj Close", "Close")
         names = list(_COLUMNS[self.layout])
         if price not in names:
             names.insert(-1, price)
@@ -156,15 +156,15 @@ class _Export:
 
     def _price_name(self, adjusted: str, raw: str) -> str:
         """The name that the prices had, if it says what they are adjusted for; else the usual one."""
-        if self.choice.price is not None:
-            return self.choice.price
+        if self.options.price is not None:
+            return self.options.price
         total = self.adjustment == "total-return"
-        if plain(self.column) in PRICE and (plain(self.column) in ADJUSTED) == total:
+        if normalise_name(self.column) in PRICE and (normalise_name(self.column) in ADJUSTED) == total:
             return self.column
         return adjusted if total else raw
 
     def _days(self, index: pd.DatetimeIndex, kind: str) -> pd.Index:
-        form = self.choice.dates or ("monthfirst" if self.layout == "nasdaq" else "iso")
+        form = self.options.dates or ("monthfirst" if self.layout == "nasdaq" else "iso")
         if form == "yyyymmdd":
             return pd.Index(index.year * 10000 + index.month * 100 + index.day)
         if form in ("dayfirst", "monthfirst"):
@@ -186,8 +186,10 @@ class _Export:
     def _remark(self, table: pd.DataFrame) -> bytes:
         """A line on the adjustment where the layout alone would claim another one."""
         names = list(table.columns.get_level_values(0))
-        price = next((name for name in names if plain(name) in PRICE and table[name].notna().to_numpy().any()), "")
-        claimed = claimed_adjustment(self.layout, price, names)
+        price = next(
+            (name for name in names if normalise_name(name) in PRICE and table[name].notna().to_numpy().any()), ""
+        )
+        claimed = infer_adjustment(self.layout, price, names)
         return b"" if claimed in ("unknown", self.adjustment) else f"# adjustment: {self.adjustment}\n".encode()
 
 

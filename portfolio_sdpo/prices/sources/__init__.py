@@ -1,14 +1,18 @@
-"""Sources of prices behind one small protocol: Yahoo, Quandl, the user's files, bundled samples.
+"""Sources of prices behind one small protocol: Yahoo, Quandl, the user's files, bundled samples, other packages.
 
     prices = make_source("yfinance").fetch(["AAPL", "MSFT"], date(2020, 1, 1), date(2020, 12, 31))
 
 What arrived is in `prices.frame`, what did not in `prices.failures`, each with an error that says why: rate limited,
 source unreachable, unknown ticker, no data in range, key missing or refused.
+
+Another package adds a source without a change here: it declares a class with the members of `Source` as an entry point
+of the group `portfolio_sdpo.sources`, or calls `SOURCES.register(name, factory)`.
 """
 
 from collections.abc import Callable
 from typing import Any
 
+from portfolio_sdpo.common.plugins import Registry
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.prices.sources.base import Progress, Source
 from portfolio_sdpo.prices.sources.file import File
@@ -17,7 +21,10 @@ from portfolio_sdpo.prices.sources.retry import RetrySettings
 from portfolio_sdpo.prices.sources.sample import Sample, SkfolioSample
 from portfolio_sdpo.prices.sources.yahoo import Yahoo
 
-SOURCES: dict[str, Callable[..., Source]] = {kind.name: kind for kind in (Yahoo, Quandl, File, Sample, SkfolioSample)}
+SOURCES: Registry[Callable[..., Source]] = Registry(
+    "portfolio_sdpo.sources", {kind.name: kind for kind in (Yahoo, Quandl, File, Sample, SkfolioSample)}
+)
+"""Every source by the name that `--source` takes."""
 
 __all__ = [
     "SOURCES",
@@ -35,8 +42,9 @@ __all__ = [
 
 def make_source(name: str, **settings: Any) -> Source:
     """The source of that name; a `SettingsError` names the ones there are, or the setting that is wrong."""
-    if name not in SOURCES:
+    known = tuple(SOURCES) if name not in SOURCES else ()
+    if known:
         raise SettingsError(
-            f"source: there is no source {name!r}{did_you_mean(name, SOURCES)}; choose from {', '.join(SOURCES)}."
+            f"source: there is no source {name!r}{did_you_mean(name, known)}; choose from {', '.join(known)}."
         )
     return SOURCES[name](**settings)

@@ -1,7 +1,7 @@
 """The `quandl` package, held so that its global settings are ours for one call only.
 
 `quandl.ApiConfig` (address, key, retries) and the way its `Connection` makes sessions belong to the whole process and
-are put back after each call. quandl's own retries are off: they cannot be told apart from waiting in vain, know no
+are put back after each call. quandl's own retries are off: they do not show whether waiting helps, know no
 upper limit on the total wait, and sleep in a way that no test can shorten. Its sessions have no time limit; ours do.
 """
 
@@ -33,8 +33,8 @@ from portfolio_sdpo.errors import (
     SourceUnreachableError,
     UnknownTickerError,
 )
-from portfolio_sdpo.prices.sources._client import is_loopback, set_for_now, without_deprecations
-from portfolio_sdpo.prices.sources.retry import Transient, parse_retry_after
+from portfolio_sdpo.prices.sources._client_helpers import ignore_deprecations, is_loopback, override_attributes
+from portfolio_sdpo.prices.sources.retry import TransientFault, parse_retry_after
 
 KEY_HEADER = "x-api-token"
 DAILY_LIMITS = ("QELx01", "QELx02", "QELx03")
@@ -56,7 +56,9 @@ class Session(requests.Session):
         try:
             response = super().request(*arguments, **options)
         except requests.RequestException as error:
-            raise Transient(unreachable(f"there was no complete answer, {type(error).__name__}")) from error
+            raise TransientFault(
+                make_unreachable_error(f"there was no complete answer, {type(error).__name__}")
+            ) from error
         status = response.status_code
         wait = parse_retry_after(response.headers.get("Retry-After"))
         if status == 429:
@@ -65,11 +67,11 @@ class Session(requests.Session):
                     "Nasdaq Data Link's limit of calls per day is used up: run the same command again tomorrow, or "
                     "with the key of an account that may make more calls."
                 )
-            raise Transient(rate_limited(wait), wait)
+            raise TransientFault(make_rate_limit_error(wait), wait)
         if status >= 500:
-            raise Transient(unreachable(f"the server has a fault, HTTP status {status}"), wait)
+            raise TransientFault(make_unreachable_error(f"the server has a fault, HTTP status {status}"), wait)
         if status < 300 and not isinstance(_json(response), dict):
-            raise Transient(unreachable("the answer is cut off or is not Nasdaq Data Link's"))
+            raise TransientFault(make_unreachable_error("the answer is cut off or is not Nasdaq Data Link's"))
         return response
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
@@ -92,7 +94,7 @@ def _error_code(response: requests.Response) -> str | None:
     return error.get("code") if isinstance(error, dict) else None
 
 
-def rate_limited(wait: float | None) -> RateLimitedError:
+def make_rate_limit_error(wait: float | None) -> RateLimitedError:
     """Says how long the source wants us to wait, if it does."""
     asks = "" if wait is None else f" and asks to wait {wait:.0f} s"
     return RateLimitedError(
@@ -101,7 +103,7 @@ def rate_limited(wait: float | None) -> RateLimitedError:
     )
 
 
-def unreachable(what: str) -> SourceUnreachableError:
+def make_unreachable_error(what: str) -> SourceUnreachableError:
     """Says what was wrong with the answer."""
     return SourceUnreachableError(
         f"Nasdaq Data Link could not be reached ({what}): check the connection and the address, and run the same "
@@ -133,13 +135,13 @@ class Client:
         # Raised without the original: quandl writes the key into one of its messages.
         with ExitStack() as stack:
             stack.enter_context(_shared_state)
-            stack.enter_context(set_for_now(quandl.ApiConfig, api_base=self._api_base, api_key=self._key))
-            stack.enter_context(set_for_now(Connection, get_session=lambda: self._session))
-            stack.enter_context(without_deprecations())
+            stack.enter_context(override_attributes(quandl.ApiConfig, api_base=self._api_base, api_key=self._key))
+            stack.enter_context(override_attributes(Connection, get_session=lambda: self._session))
+            stack.enter_context(ignore_deprecations())
             warnings.filterwarnings("ignore", message="To request more pages")
             try:
                 return action()
-            except (Transient, SourceError):
+            except (TransientFault, SourceError):
                 raise
             except NotFoundError:
                 raise UnknownTickerError(code) from None
@@ -150,27 +152,27 @@ class Client:
                     f"Nasdaq Data Link does not give so many rows of {code} at once: ask for a shorter range."
                 ) from None
             except InvalidRequestError as error:
-                raise SourceError(f"Nasdaq Data Link refused the request for {code} ({self._said(error)}).") from None
+                raise SourceError(f"Nasdaq Data Link refused the request for {code} ({self._quote(error)}).") from None
             except QuandlError as error:
                 if error.http_status == 401:
                     raise self._refused(error) from None
-                raise unreachable(f"HTTP status {error.http_status} and no explanation") from None
+                raise make_unreachable_error(f"HTTP status {error.http_status} and no explanation") from None
             except Exception as error:  # whatever its parser stumbles over is an answer that is not the source's
                 what = f"the answer cannot be read, {type(error).__name__}"
-                raise Transient(unreachable(what)) from None
+                raise TransientFault(make_unreachable_error(what)) from None
 
     def _refused(self, error: QuandlError) -> KeyRefusedError:
         if self._key is None:
             return KeyRefusedError(
-                f"Nasdaq Data Link wants a key for this ({self._said(error)}): set the variable "
+                f"Nasdaq Data Link wants a key for this ({self._quote(error)}): set the variable "
                 "PORTFOLIO_SDPO_QUANDL_KEY to yours."
             )
         return KeyRefusedError(
-            f"Nasdaq Data Link refused the key ({self._said(error)}): check the variable PORTFOLIO_SDPO_QUANDL_KEY and "
-            "what the account may read."
+            f"Nasdaq Data Link refused the key ({self._quote(error)}): check the variable PORTFOLIO_SDPO_QUANDL_KEY "
+            "and what the account may read."
         )
 
-    def _said(self, error: QuandlError) -> str:
+    def _quote(self, error: QuandlError) -> str:
         """The source's own words without the key, should it repeat it."""
         message = str(error.quandl_message).strip().rstrip(".")
         if self._key:

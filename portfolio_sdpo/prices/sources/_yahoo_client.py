@@ -1,4 +1,4 @@
-"""The `yfinance` package, held so that what Yahoo said decides, and not what yfinance makes of it.
+"""The `yfinance` package, wrapped so that Yahoo's own answer decides, and not yfinance's interpretation of it.
 
 yfinance takes a rate limit, a cut-off answer and an unknown ticker alike for "possibly delisted", keeps bad answers in
 a cache, and shares one session, its caches on disk and its settings with the whole process. Here the session
@@ -28,8 +28,8 @@ from portfolio_sdpo.errors import (
     SourceUnreachableError,
     UnknownTickerError,
 )
-from portfolio_sdpo.prices.sources._client import is_loopback, set_for_now, without_deprecations
-from portfolio_sdpo.prices.sources.retry import Transient, parse_retry_after
+from portfolio_sdpo.prices.sources._client_helpers import ignore_deprecations, is_loopback, override_attributes
+from portfolio_sdpo.prices.sources.retry import TransientFault, parse_retry_after
 
 CHART = "/v8/finance/chart/"
 COOKIE = "https://fc.yahoo.com"
@@ -50,7 +50,7 @@ class Session(requests.Session):
         self._refused = False
         self._cookie_page: Any = None
         self.meta: dict[str, Any] = {}
-        """What the last chart said about its ticker."""
+        """What the last chart states about its ticker."""
 
     def request(self, method: Any, url: str, **options: Any) -> Any:  # type: ignore[override]
         """As the base class's; yfinance's own time limits, of up to 30 s, give way to ours."""
@@ -62,8 +62,8 @@ class Session(requests.Session):
             response = super().request(method, self._rewritten(url), **options)
         except requests.exceptions.RequestException as error:
             if CHART not in url:
-                raise  # yfinance goes on without cookie and crumb
-            raise Transient(unreachable("there was no complete answer")) from error
+                raise  # yfinance continues without cookie and crumb
+            raise TransientFault(make_unreachable_error("there was no complete answer")) from error
         if CHART in response.url:  # and not a page on which to accept cookies: yfinance does that
             self._check(response)
         return response
@@ -79,28 +79,28 @@ class Session(requests.Session):
         status = response.status_code
         wait = parse_retry_after(response.headers.get("Retry-After"))
         if status in TOO_MANY_REQUESTS:
-            raise Transient(rate_limited(wait), wait)
+            raise TransientFault(make_rate_limit_error(wait), wait)
         if status >= 500:
-            raise Transient(unreachable(f"the server has a fault, HTTP status {status}"), wait)
+            raise TransientFault(make_unreachable_error(f"the server has a fault, HTTP status {status}"), wait)
         if status in REFUSED and not self._refused:
             self._refused, self._cookie_page = True, None
             return  # yfinance makes a second attempt with a cookie of another kind
         self._refused = False
         if status in REFUSED:
-            raise Transient(unreachable(f"it refused the anonymous session, HTTP status {status}"))
+            raise TransientFault(make_unreachable_error(f"it refused the anonymous session, HTTP status {status}"))
         try:
             chart = response.json()["chart"]
             error, result = chart["error"], chart["result"]
             self.meta = result[0]["meta"] if result else {}
         except (ValueError, LookupError, TypeError) as fault:
             if "Too Many Requests" in response.text[:1000]:
-                raise Transient(rate_limited(wait), wait) from fault
-            raise Transient(unreachable("the answer is cut off or is not Yahoo's")) from fault
+                raise TransientFault(make_rate_limit_error(wait), wait) from fault
+            raise TransientFault(make_unreachable_error("the answer is cut off or is not Yahoo's")) from fault
         if error:
-            raise _said_by_yahoo(str(error.get("code")), str(error.get("description")))
+            raise _parse_yahoo_error(str(error.get("code")), str(error.get("description")))
 
 
-def _said_by_yahoo(code: str, description: str) -> SourceError:
+def _parse_yahoo_error(code: str, description: str) -> SourceError:
     """The error that Yahoo's own explanation stands for; the source puts the ticker into the sentence."""
     if code == "Not Found":
         return UnknownTickerError(description)
@@ -109,7 +109,7 @@ def _said_by_yahoo(code: str, description: str) -> SourceError:
     return SourceError(f"Yahoo refused the request ({description}): check tickers and range.")
 
 
-def rate_limited(wait: float | None) -> RateLimitedError:
+def make_rate_limit_error(wait: float | None) -> RateLimitedError:
     """Says how long Yahoo wants us to wait, if it does."""
     asks = "" if wait is None else f" and asks to wait {wait:.0f} s"
     return RateLimitedError(
@@ -117,7 +117,7 @@ def rate_limited(wait: float | None) -> RateLimitedError:
     )
 
 
-def unreachable(what: str) -> SourceUnreachableError:
+def make_unreachable_error(what: str) -> SourceUnreachableError:
     """Says what was wrong with the answer."""
     return SourceUnreachableError(
         f"Yahoo could not be reached ({what}): check the connection and run the same command again."
@@ -139,7 +139,7 @@ class Client:
     def history(self, ticker: str, start: date | None, end: date | None) -> pd.DataFrame:
         """Daily bars, unadjusted and with `Adj Close`, of at least the days from `start` to `end`.
 
-        The index is in the exchange's time zone. A `Transient` or a `SourceError` is raised if there are none.
+        The index is in the exchange's time zone. A `TransientFault` or a `SourceError` is raised if there are none.
         """
         # One request per ticker instead of two: yfinance would first ask for the exchange's time zone, only to know
         # when the range starts and ends there. A range that is a day longer on both sides does not depend on it.
@@ -154,23 +154,25 @@ class Client:
             period["end"] = end + timedelta(days=2)  # excluded by yfinance
         with ExitStack() as stack:
             stack.enter_context(_shared_state)
-            stack.enter_context(without_deprecations())
-            stack.enter_context(set_for_now(SingletonMeta, _instances=self._instances))
-            stack.enter_context(set_for_now(cache._TzCacheManager, _tz_cache=cache._TzCacheDummy()))
-            stack.enter_context(set_for_now(cache._CookieCacheManager, _Cookie_cache=cache._CookieCacheDummy()))
-            stack.enter_context(set_for_now(cache._ISINCacheManager, _isin_cache=cache._ISINCacheDummy()))
-            stack.enter_context(set_for_now(yfinance.config.debug, hide_exceptions=False))
+            stack.enter_context(ignore_deprecations())
+            stack.enter_context(override_attributes(SingletonMeta, _instances=self._instances))
+            stack.enter_context(override_attributes(cache._TzCacheManager, _tz_cache=cache._TzCacheDummy()))
+            stack.enter_context(override_attributes(cache._CookieCacheManager, _Cookie_cache=cache._CookieCacheDummy()))
+            stack.enter_context(override_attributes(cache._ISINCacheManager, _isin_cache=cache._ISINCacheDummy()))
+            stack.enter_context(override_attributes(yfinance.config.debug, hide_exceptions=False))
             # What yfinance logs as an error ("possibly delisted") comes to us as an exception.
-            stack.enter_context(set_for_now(logging.getLogger("yfinance"), disabled=True))
+            stack.enter_context(override_attributes(logging.getLogger("yfinance"), disabled=True))
             try:
                 client = yfinance.Ticker(ticker, session=self.session)
                 client._tz = "UTC"
                 return client.history(interval="1d", auto_adjust=False, actions=False, keepna=True, **period)
-            except (Transient, SourceError):
+            except (TransientFault, SourceError):
                 raise
             except YFRateLimitError:
-                raise Transient(rate_limited(None)) from None
+                raise TransientFault(make_rate_limit_error(None)) from None
             except YFPricesMissingError as error:
                 raise NoDataInRangeError(str(error)) from error
             except Exception as error:  # whatever its parser stumbles over is an answer that is not Yahoo's
-                raise Transient(unreachable(f"the answer cannot be read, {type(error).__name__}")) from error
+                raise TransientFault(
+                    make_unreachable_error(f"the answer cannot be read, {type(error).__name__}")
+                ) from error

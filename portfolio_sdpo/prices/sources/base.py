@@ -23,8 +23,8 @@ from portfolio_sdpo.errors import (
     UnknownTickerError,
     did_you_mean,
 )
-from portfolio_sdpo.prices.prices import Prices, side_by_side
-from portfolio_sdpo.prices.sources.retry import Patience, RetrySettings
+from portfolio_sdpo.prices.prices import Prices, join_columns
+from portfolio_sdpo.prices.sources.retry import Retrier, RetrySettings
 from portfolio_sdpo.settings import Settings
 
 Progress = Callable[[str, str], object]
@@ -59,6 +59,10 @@ class SourceSettings(Settings):
     """Base of the sources: frozen settings with a `fetch`."""
 
     name: ClassVar[str]
+    never_changes: ClassVar[bool] = False
+    """Whether an update can find nothing new."""
+    reads_everything: ClassVar[bool] = False
+    """Whether the source is read from beginning to end, whatever range is asked for."""
 
     @model_validator(mode="before")
     @classmethod
@@ -90,7 +94,7 @@ class NetworkSource(SourceSettings):
             raise ValueError("must be a web address such as https://example.com")
         return url
 
-    def each(
+    def fetch_each(
         self, tickers: Sequence[str], one: Callable[[str], pd.Series], progress: Progress | None
     ) -> tuple[dict[str, pd.Series], dict[str, SourceError]]:
         """What `one` gives for each ticker, tried again where that helps, and the tickers that did not arrive.
@@ -99,14 +103,14 @@ class NetworkSource(SourceSettings):
         unreachable or refused the key for two tickers in a row.
         """
         report = progress or (lambda ticker, status: None)
-        patience = Patience(self.retry)
+        patience = Retrier(self.retry)
         arrived: dict[str, pd.Series] = {}
         failures: dict[str, SourceError] = {}
         hopeless = 0
         stopped: tuple[str, SourceError] | None = None
         for ticker in tickers:
             if stopped:
-                failures[ticker] = _not_asked_for(ticker, *stopped)
+                failures[ticker] = _make_skip_error(ticker, *stopped)
                 report(ticker, "skipped")
                 continue
             report(ticker, "fetching")
@@ -127,7 +131,7 @@ class NetworkSource(SourceSettings):
                 hopeless = 0
                 report(ticker, "arrived")
         if not arrived:
-            raise summed_up(failures)
+            raise combine_failures(failures)
         return arrived, failures
 
 
@@ -149,10 +153,10 @@ def check_range(start: date | None, end: date | None) -> None:
         raise SettingsError(f"start: {start} is after the end, {end}.")
 
 
-def said_range(start: date | None, end: date | None) -> str:
+def describe_range(start: date | None, end: date | None) -> str:
     """The range as a part of a sentence.
 
-    >>> said_range(date(2020, 1, 2), None)
+    >>> describe_range(date(2020, 1, 2), None)
     'from 2020-01-02 on'
     """
     if start is None and end is None:
@@ -162,7 +166,7 @@ def said_range(start: date | None, end: date | None) -> str:
     return f"up to {end}" if start is None else f"from {start} to {end}"
 
 
-def cut(frame: pd.DataFrame | pd.Series, start: date | None, end: date | None) -> Any:
+def slice_dates(frame: pd.DataFrame | pd.Series, start: date | None, end: date | None) -> Any:
     """The rows from `start` to `end`, both included; the index is dates without a time zone."""
     keep = pd.Series(True, index=range(len(frame)))
     if start is not None:
@@ -172,9 +176,9 @@ def cut(frame: pd.DataFrame | pd.Series, start: date | None, end: date | None) -
     return frame[keep.to_numpy()]
 
 
-def join(columns: Mapping[str, pd.Series]) -> pd.DataFrame:
+def join_series(columns: Mapping[str, pd.Series]) -> pd.DataFrame:
     """One column per ticker."""
-    return side_by_side([column.to_frame(ticker) for ticker, column in columns.items()])
+    return join_columns([column.to_frame(ticker) for ticker, column in columns.items()])
 
 
 def select(
@@ -182,7 +186,7 @@ def select(
 ) -> Prices:
     """The part of prices at hand that was asked for; no tickers = all, and cleaning reports those without a price."""
     check_range(start, end)
-    frame = prices.frame if start is None and end is None else cut(prices.frame, start, end)
+    frame = prices.frame if start is None and end is None else slice_dates(prices.frame, start, end)
     failures = dict(prices.failures)
     tickers = [ticker if ticker in frame.columns else ticker.upper() for ticker in dict.fromkeys(tickers)]
     for ticker in tickers:
@@ -196,22 +200,24 @@ def select(
     if tickers:
         frame = frame[[ticker for ticker in frame.columns if ticker in tickers and ticker not in failures]]
     if frame.empty and not failures:
-        raise NoDataInRangeError(f"There is no price {said_range(start, end)} in {where}: choose another range.")
+        raise NoDataInRangeError(f"There is no price {describe_range(start, end)} in {where}: choose another range.")
     if progress:
         for ticker in dict.fromkeys([*frame.columns, *failures]):
             progress(ticker, f"failed: {failures[ticker]}" if ticker in failures else "arrived")
     if frame.empty:
-        raise summed_up(failures)
+        raise combine_failures(failures)
     return replace(prices, frame=frame, failures=failures)
 
 
 def no_data(where: str, ticker: str, start: date | None, end: date | None) -> NoDataInRangeError:
     """The error for a known ticker without a price in the range."""
     next_step = "choose another ticker" if start is None and end is None else "choose another range"
-    return NoDataInRangeError(f"{where} knows {ticker} and has no price of it {said_range(start, end)}: {next_step}.")
+    return NoDataInRangeError(
+        f"{where} knows {ticker} and has no price of it {describe_range(start, end)}: {next_step}."
+    )
 
 
-def summed_up(failures: Mapping[str, SourceError]) -> SourceError:
+def combine_failures(failures: Mapping[str, SourceError]) -> SourceError:
     """One error for a fetch of which nothing arrived; of the common class, if the failures have one."""
     if len(failures) == 1:
         return next(iter(failures.values()))
@@ -226,7 +232,7 @@ def _some(tickers: Iterable[str]) -> str:
     return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
 
 
-def _not_asked_for(ticker: str, culprit: str, error: SourceError) -> SourceError:
+def _make_skip_error(ticker: str, culprit: str, error: SourceError) -> SourceError:
     return type(error)(f"{ticker} was not asked for after {culprit} had failed: {error}")
 
 

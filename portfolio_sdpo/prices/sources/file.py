@@ -14,9 +14,10 @@ from portfolio_sdpo.prices.sources.base import Progress, SourceSettings, select
 
 
 class File(SourceSettings):
-    """A CSV or Parquet file, or a folder of per-ticker files, in any layout that `market.layouts` knows."""
+    """A CSV or Parquet file, or a folder of per-ticker files, in any layout that `prices.layouts` knows."""
 
     name: ClassVar[str] = "file"
+    reads_everything: ClassVar[bool] = True
 
     path: Path
     layout: str | None = None

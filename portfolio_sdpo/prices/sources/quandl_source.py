@@ -13,9 +13,9 @@ import pandas as pd
 from pydantic import Field, SecretStr, field_validator
 
 from portfolio_sdpo.errors import SettingsError, SourceError, UnknownTickerError
-from portfolio_sdpo.prices.prices import Adjustment, Prices, wide
-from portfolio_sdpo.prices.sources._client import is_loopback
-from portfolio_sdpo.prices.sources.base import NetworkSource, Progress, check_request, cut, join, no_data
+from portfolio_sdpo.prices.prices import Adjustment, Prices, to_wide
+from portfolio_sdpo.prices.sources._client_helpers import is_loopback
+from portfolio_sdpo.prices.sources.base import NetworkSource, Progress, check_request, join_series, no_data, slice_dates
 
 if TYPE_CHECKING:
     from portfolio_sdpo.prices.sources._quandl_client import Client
@@ -55,7 +55,7 @@ class Quandl(NetworkSource):
 
     @field_validator("api_base")
     @classmethod
-    def _keeps_the_key_secret(cls, url: str) -> str:
+    def _check_scheme(cls, url: str) -> str:
         if url.startswith("http://") and not is_loopback(url):
             raise ValueError("must start with https://, or the key is sent in the clear")
         return url
@@ -69,7 +69,7 @@ class Quandl(NetworkSource):
         chosen = check_request(tickers, start, end)
         one = self._from_dataset if self.table is None else self._from_table
         with closing(Client(self.api_base, self._key(), self.timeout)) as client:
-            arrived, failures = self.each(chosen, lambda ticker: one(client, ticker, start, end), progress)
+            arrived, failures = self.fetch_each(chosen, lambda ticker: one(client, ticker, start, end), progress)
         column = min((str(prices.name) for prices in arrived.values()), key=_preference)
         for ticker, prices in arrived.items():
             if prices.name != column:
@@ -77,7 +77,7 @@ class Quandl(NetworkSource):
                     f"{ticker} has no column {column!r} as the other tickers have: fetch it apart, or choose the "
                     f"column {prices.name!r} for all of them."
                 )
-        frame = wide(join({ticker: prices for ticker, prices in arrived.items() if ticker not in failures}))
+        frame = to_wide(join_series({ticker: prices for ticker, prices in arrived.items() if ticker not in failures}))
         adjustment = self._adjustment(column)
         notes = () if adjustment == "total-return" else (f"The prices are from the column {column!r}.",)
         return Prices(frame, column, adjustment, failures, notes)
@@ -132,7 +132,7 @@ class Quandl(NetworkSource):
             raise no_data("Nasdaq Data Link", ticker, start, end)
         column = _choose(frame.columns, self.column, ticker)
         prices = frame[column].astype("float64").set_axis(pd.DatetimeIndex(frame.index))
-        prices = cut(prices, start, end)
+        prices = slice_dates(prices, start, end)
         if not prices.notna().any():
             raise no_data("Nasdaq Data Link", ticker, start, end)
         return prices.rename(column)

@@ -35,7 +35,7 @@ class RetrySettings(Settings):
     """Waits the given seconds."""
 
 
-class Transient(Exception):
+class TransientFault(Exception):
     """A fault that may be gone at the next attempt, and what to raise if it is not."""
 
     def __init__(self, error: SourceError, retry_after: float | None = None) -> None:
@@ -44,7 +44,7 @@ class Transient(Exception):
         self.retry_after = retry_after
 
 
-class Patience:
+class Retrier:
     """Calls something until it works; remembers how long one fetch has waited so far."""
 
     def __init__(self, settings: RetrySettings, chance: Callable[[], float] = random.random) -> None:
@@ -53,7 +53,7 @@ class Patience:
         self._left = settings.total_wait
 
     def call(self, action: Callable[[], Result], on_wait: Callable[[float, SourceError], None]) -> Result:
-        """The action's result; when attempts or patience are used up, the error that its last `Transient` carries.
+        """The action's result; when attempts or patience are used up, the error that its last `TransientFault` carries.
 
         Any other exception passes at once.
         """
@@ -61,7 +61,7 @@ class Patience:
         while True:
             try:
                 return action()
-            except Transient as fault:
+            except TransientFault as fault:
                 wait = self._wait(attempt, fault.retry_after)
                 if attempt == self._settings.attempts or wait > self._left:
                     raise fault.error from fault.__cause__

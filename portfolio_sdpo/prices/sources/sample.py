@@ -14,6 +14,7 @@ class Sample(SourceSettings):
     """The bundled sample: the paper's nine stocks, 2016 to 2021."""
 
     name: ClassVar[str] = "sample"
+    never_changes: ClassVar[bool] = True
 
     def fetch(
         self, tickers: Sequence[str], start: date | None, end: date | None, progress: Progress | None = None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from portfolio_sdpo.errors import NoDataInRangeError, UnknownTickerError
-from portfolio_sdpo.prices.prices import Prices, wide
-from portfolio_sdpo.prices.sources.base import NetworkSource, Progress, check_request, cut, join, no_data
+from portfolio_sdpo.prices.prices import Prices, to_wide
+from portfolio_sdpo.prices.sources.base import NetworkSource, Progress, check_request, join_series, no_data, slice_dates
 
 if TYPE_CHECKING:
     from portfolio_sdpo.prices.sources._yahoo_client import Client
@@ -37,14 +37,16 @@ class Yahoo(NetworkSource):
         chosen = check_request(tickers, start, end)
         running: dict[str, date] = {}
         with closing(Client(self.base_url, self.timeout)) as client:
-            arrived, failures = self.each(chosen, lambda ticker: _one(client, ticker, start, end, running), progress)
+            arrived, failures = self.fetch_each(
+                chosen, lambda ticker: _one(client, ticker, start, end, running), progress
+            )
         notes: tuple[str, ...] = ()
         if running:
             notes = (
                 f"The session of {max(running.values())} is not over, so its price was left out for "
                 f"{', '.join(sorted(running))}.",
             )
-        return Prices(wide(join(arrived)), COLUMN, "total-return", failures, notes)
+        return Prices(to_wide(join_series(arrived)), COLUMN, "total-return", failures, notes)
 
 
 def _one(client: Client, ticker: str, start: date | None, end: date | None, running: dict[str, date]) -> pd.Series:
@@ -67,7 +69,7 @@ def _one(client: Client, ticker: str, start: date | None, end: date | None, runn
         prices = prices.iloc[:-1]
         if (start is None or start <= session) and (end is None or session <= end):
             running[ticker] = session
-    prices = cut(prices.set_axis(prices.index.tz_localize(None).normalize()), start, end)
+    prices = slice_dates(prices.set_axis(prices.index.tz_localize(None).normalize()), start, end)
     if not prices.notna().any():
         raise no_data("Yahoo", ticker, start, end)
     return prices
@@ -81,4 +83,4 @@ def _running_session(meta: dict[str, Any]) -> date | None:
             return None
         return pd.Timestamp(regular["start"], unit="s", tz=meta["exchangeTimezoneName"]).date()
     except (LookupError, TypeError, ValueError):
-        return None  # not said: nothing to judge by
+        return None  # Yahoo does not state it

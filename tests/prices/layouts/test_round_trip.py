@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.layouts import LAYOUTS, read_prices, write_prices
-from portfolio_sdpo.prices.layouts.choice import DATE_FORMS, FILE_KINDS, ONE_FILE_PER_TICKER
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.layouts.options import DATE_FORMS, FILE_KINDS, ONE_FILE_PER_TICKER
+from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import content_hash
 
 TICKERS = ["AAPL", "BRK-B", "BF.B", "^IRX", "600519.SS", "0700", "NA", "EURUSD=X", "BRK/B", ".DJI", "Ünï", "LOW", "a b"]
@@ -34,7 +34,7 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
     values = np.array(draw(st.lists(cells, min_size=rows * len(tickers), max_size=rows * len(tickers))))
     frame = pd.DataFrame(values.reshape(rows, -1), index=sessions[chosen], columns=tickers)
     frame["AAPL"] = frame["AAPL"].fillna(7.25)
-    return wide(frame.dropna(axis=1, how="all"))
+    return to_wide(frame.dropna(axis=1, how="all"))
 
 
 def write_and_read(frame: pd.DataFrame, layout: str, kind: str, options: tuple[str, ...] = ()) -> pd.DataFrame:
@@ -84,13 +84,13 @@ def test_the_snapshot_hash_is_the_same(tmp_path, layout):
     sessions = get_calendar("XNYS").sessions[-60:]
     values = np.exp(np.random.default_rng(1).normal(4, 0.01, (60, 4)))
     values[:20, 0] = values[50:, 1] = values[30:33, 2] = values[30:40, 3] = np.nan
-    prices = Prices(wide(pd.DataFrame(values, index=sessions, columns=TICKERS[:4])), "Adj Close", "total-return")
+    prices = Prices(to_wide(pd.DataFrame(values, index=sessions, columns=TICKERS[:4])), "Adj Close", "total-return")
     path = tmp_path / ("prices" if layout in ONE_FILE_PER_TICKER else "prices.csv")
     write_prices(prices.frame, path, layout, prices.adjustment, prices.column)
     assert content_hash(clean(read_prices(path)).frame) == content_hash(clean(prices).frame)
 
 
-SMALL = wide(
+SMALL = to_wide(
     pd.DataFrame(
         {"AAPL": [1.5, 2.5, np.nan], "MSFT": [np.nan, 1179.66, 3.0]},
         index=pd.DatetimeIndex(["2020-01-02", "2020-01-03", "2020-01-06"]),

@@ -16,13 +16,16 @@ from portfolio_sdpo.errors import (
     SourceError,
     UnknownTickerError,
 )
-from portfolio_sdpo.prices.prices import Prices, wide
+from portfolio_sdpo.prices.ingest import fetch_snapshot
+from portfolio_sdpo.prices.prices import Prices, to_wide
+from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.prices.sources import SOURCES, File, make_source
-from portfolio_sdpo.prices.sources.base import join, select, summed_up
+from portfolio_sdpo.prices.sources.base import combine_failures, join_series, select
+from portfolio_sdpo.prices.update import update_snapshot
 
 DAYS = pd.to_datetime(["2020-01-02", "2020-01-03", "2020-01-06", "2020-01-07"])
 FRAME = pd.DataFrame({"A": [1.0, 2.0, 3.0, 4.0], "LATE": [np.nan, np.nan, 5.0, 6.0]}, index=DAYS)
-PRICES = Prices(wide(FRAME), "close", "splits", notes=("a note",))
+PRICES = Prices(to_wide(FRAME), "close", "splits", notes=("a note",))
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def test_nothing_arrives_from_a_range_without_prices():
 
 def test_tickers_may_be_written_small():
     assert list(select(PRICES, "here", ["late", "a"], None, None, None).frame) == ["A", "LATE"]
-    small = Prices(wide(FRAME.rename(columns=str.lower)), "close", "splits")
+    small = Prices(to_wide(FRAME.rename(columns=str.lower)), "close", "splits")
     assert list(select(small, "here", ["a"], None, None, None).frame) == ["a"]
 
 
@@ -105,7 +108,7 @@ def test_sources_by_name():
 def test_a_date_that_one_ticker_has_twice_stays_twice():
     twice = pd.Series([1.0, 2.0, 3.0], index=DAYS[[0, 0, 1]])
     once = pd.Series([7.0, 8.0], index=DAYS[[0, 2]])
-    frame = join({"T": twice, "O": once})
+    frame = join_series({"T": twice, "O": once})
     assert frame.index.tolist() == DAYS[[0, 0, 1, 2]].tolist()
     np.testing.assert_array_equal(frame["T"], [1.0, 2.0, 3.0, np.nan])
     np.testing.assert_array_equal(frame["O"], [7.0, np.nan, np.nan, 8.0])
@@ -113,7 +116,33 @@ def test_a_date_that_one_ticker_has_twice_stays_twice():
 
 def test_one_failure_is_raised_as_it_is_and_many_of_a_kind_as_that_kind():
     limited, unknown = RateLimitedError("Slow down."), UnknownTickerError("Who is X?")
-    assert summed_up({"A": limited}) is limited
-    assert type(summed_up({"A": limited, "B": RateLimitedError("Too.")})) is RateLimitedError
-    both = summed_up({"A": limited, "X": unknown})
+    assert combine_failures({"A": limited}) is limited
+    assert type(combine_failures({"A": limited, "B": RateLimitedError("Too.")})) is RateLimitedError
+    both = combine_failures({"A": limited, "X": unknown})
     assert type(both) is SourceError and str(both) == "None of the 2 tickers (A, X) arrived: Slow down. Who is X?"
+
+
+class Constant:
+    """What another package might bring: any class with these members."""
+
+    name = "constant"
+
+    def __init__(self, level: float = 1.0) -> None:
+        self.level = float(level)
+
+    def fetch(self, tickers, start, end, progress=None) -> Prices:
+        return Prices(to_wide(pd.DataFrame(self.level, index=DAYS, columns=list(tickers))), "close", "none")
+
+    def settings(self) -> dict[str, float]:
+        return {"level": self.level}
+
+
+def test_a_source_of_another_package_needs_no_change_here(monkeypatch, tmp_path):
+    monkeypatch.setattr(SOURCES, "_items", dict(SOURCES._items))
+    SOURCES.register("constant", Constant)
+    store = Store(tmp_path)
+    made = fetch_snapshot("constant", ["A"], None, None, "n", settings={"level": "7"}, store=store).snapshot
+    assert (made.frame["A"] == 7).all() and made.manifest.request.settings == {"level": 7.0}
+    assert not update_snapshot("n", store=store).new
+    with pytest.raises(SettingsError, match=r"choose from yfinance.*constant"):
+        make_source("nothing")

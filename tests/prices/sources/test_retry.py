@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portfolio_sdpo.errors import RateLimitedError, SettingsError, SourceUnreachableError, UnknownTickerError
-from portfolio_sdpo.prices.sources.retry import Patience, RetrySettings, Transient, parse_retry_after
+from portfolio_sdpo.prices.sources.retry import Retrier, RetrySettings, TransientFault, parse_retry_after
 
 LIMITED = RateLimitedError("limited")
 
@@ -35,7 +35,7 @@ def ignore(wait, error):
 def test_waits_double_up_to_the_longest():
     waits = []
     settings = RetrySettings(attempts=6, first_wait=2, longest_wait=9, jitter=0, sleep=waits.append)
-    assert Patience(settings).call(Flaky(*[Transient(LIMITED)] * 5), ignore) == "prices"
+    assert Retrier(settings).call(Flaky(*[TransientFault(LIMITED)] * 5), ignore) == "prices"
     assert waits == [2, 4, 8, 9, 9]
 
 
@@ -43,32 +43,32 @@ def test_waits_double_up_to_the_longest():
 def test_jitter_shortens_a_wait_by_its_share(chance, wait):
     waits = []
     settings = RetrySettings(first_wait=4, jitter=0.5, sleep=waits.append)
-    Patience(settings, lambda: chance).call(Flaky(Transient(LIMITED)), ignore)
+    Retrier(settings, lambda: chance).call(Flaky(TransientFault(LIMITED)), ignore)
     assert waits == [wait]
 
 
 def test_patience_is_shared_by_all_calls_of_a_fetch():
     waits = []
-    patience = Patience(RetrySettings(attempts=9, first_wait=1, total_wait=4, jitter=0, sleep=waits.append))
-    patience.call(Flaky(*[Transient(LIMITED)] * 2), ignore)
+    patience = Retrier(RetrySettings(attempts=9, first_wait=1, total_wait=4, jitter=0, sleep=waits.append))
+    patience.call(Flaky(*[TransientFault(LIMITED)] * 2), ignore)
     with pytest.raises(RateLimitedError, match="limited"):
-        patience.call(Flaky(*[Transient(LIMITED)] * 9), ignore)
+        patience.call(Flaky(*[TransientFault(LIMITED)] * 9), ignore)
     assert waits == [1, 2, 1]
 
 
 def test_only_what_may_pass_is_tried_again():
     action = Flaky(UnknownTickerError("who?"))
     with pytest.raises(UnknownTickerError):
-        Patience(RetrySettings()).call(action, ignore)
+        Retrier(RetrySettings()).call(action, ignore)
     assert action.calls == 1
 
 
 def test_the_last_fault_is_the_one_raised_with_its_cause():
     cause = OSError("cable")
-    last = Transient(SourceUnreachableError("gone"))
+    last = TransientFault(SourceUnreachableError("gone"))
     last.__cause__ = cause
     with pytest.raises(SourceUnreachableError, match="gone") as caught:
-        Patience(RetrySettings(attempts=2, sleep=lambda _: None)).call(Flaky(Transient(LIMITED), last), ignore)
+        Retrier(RetrySettings(attempts=2, sleep=lambda _: None)).call(Flaky(TransientFault(LIMITED), last), ignore)
     assert caught.value.__cause__ is cause
 
 
@@ -88,9 +88,9 @@ def test_attempts_and_waiting_are_bounded_and_the_source_gets_the_wait_it_asks_f
     settings = RetrySettings(
         attempts=attempts, first_wait=first, longest_wait=longest, total_wait=total, jitter=jitter, sleep=waits.append
     )
-    action = Flaky(*[Transient(LIMITED, wait) for wait in asked])
+    action = Flaky(*[TransientFault(LIMITED, wait) for wait in asked])
     with pytest.raises(RateLimitedError):
-        Patience(settings).call(action, lambda wait, error: seen.append(wait))
+        Retrier(settings).call(action, lambda wait, error: seen.append(wait))
     assert action.calls == len(waits) + 1 <= attempts
     assert sum(waits) <= total * (1 + 1e-9)
     assert all(wait >= (least or 0) for wait, least in zip(waits, asked, strict=False))

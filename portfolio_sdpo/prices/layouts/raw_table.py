@@ -1,4 +1,4 @@
-"""A file as a sheet: named columns, a sample of rows to recognise the layout by, and whole columns on demand."""
+"""A file as a table: named columns, a sample of rows to recognise the layout by, and whole columns on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, get_args
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.prices.layouts.words import FIELDS, plain
+from portfolio_sdpo.prices.layouts.column_names import FIELDS, normalise_name
 from portfolio_sdpo.prices.prices import Adjustment
 
 SAMPLE_ROWS = 20
@@ -25,7 +25,7 @@ class Facts:
     notes: tuple[str, ...] = ()
 
 
-class Sheet(Protocol):
+class RawTable(Protocol):
     """A table whose columns are known by position."""
 
     names: list[str]
@@ -40,9 +40,9 @@ class Sheet(Protocol):
         ...
 
 
-def level_of_fields(rows: Sequence[Sequence[str]]) -> int | None:
+def find_field_level(rows: Sequence[Sequence[str]]) -> int | None:
     """Which of two header rows holds Open, Close, ...; None if neither does throughout."""
     for level, row in enumerate(rows):
-        if row and all(plain(name) in FIELDS for name in row):
+        if row and all(normalise_name(name) in FIELDS for name in row):
             return level
     return None

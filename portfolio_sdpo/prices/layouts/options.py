@@ -26,7 +26,7 @@ FILE_KINDS = ("csv", "csv.gz", "parquet")
 
 
 @dataclass(frozen=True)
-class Choice:
+class LayoutOptions:
     """A layout and its options; None = find out when reading, the layout's habit when writing."""
 
     layout: str | None = None
@@ -43,7 +43,7 @@ class Choice:
         """Whether 03/01/2011 is in January; None when the file has to tell."""
         return {"dayfirst": True, "monthfirst": False}.get(self.dates or "")
 
-    def with_dayfirst(self, dayfirst: bool | None) -> Choice:
+    def with_dayfirst(self, dayfirst: bool | None) -> LayoutOptions:
         """The choice with an order of day and month, unless that is None."""
         return self if dayfirst is None else replace(self, dates="dayfirst" if dayfirst else "monthfirst")
 
@@ -51,11 +51,11 @@ class Choice:
 _VALUES: dict[str, tuple[str, ...] | None] = {"dates": DATE_FORMS, "ticker": None, "price": None, "files": FILE_KINDS}
 
 
-def parse_choice(text: str | None) -> Choice:
+def parse_layout(text: str | None) -> LayoutOptions:
     """Read `layout[:option,...]`; an option is `key=value`, or a date form alone.
 
-    >>> parse_choice("long:ticker=tic,dayfirst")
-    Choice(layout='long', dates='dayfirst', ticker='tic', price=None, files=None)
+    >>> parse_layout("long:ticker=tic,dayfirst")
+    LayoutOptions(layout='long', dates='dayfirst', ticker='tic', price=None, files=None)
     """
     layout, _, rest = (text or "").partition(":")
     if layout and layout not in LAYOUTS:
@@ -73,4 +73,4 @@ def parse_choice(text: str | None) -> Choice:
         if allowed is not None and value not in allowed:
             raise LayoutError(f"the layout option {key} cannot be {value!r}: choose one of {', '.join(allowed)}.")
         options[key] = value
-    return Choice(layout or None, **options)
+    return LayoutOptions(layout or None, **options)

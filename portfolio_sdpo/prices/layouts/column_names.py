@@ -50,38 +50,38 @@ _NAMELESS = re.compile(r"unnamed\d*(level\d+)?")
 _INDEX = re.compile(r"index|indexlevel\d+|level\d+")
 
 
-def plain(name: str) -> str:
+def normalise_name(name: str) -> str:
     """The name as these tables spell it."""
     return _NO_LETTER.sub("", name.lower())
 
 
-def nameless(name: str) -> bool:
+def has_no_name(name: str) -> bool:
     """Whether there is no name, or `Unnamed: 0`, which pandas makes of none."""
-    return not name.strip() or _NAMELESS.fullmatch(plain(name)) is not None
+    return not name.strip() or _NAMELESS.fullmatch(normalise_name(name)) is not None
 
 
-def unnamed(name: str) -> bool:
+def is_index_name(name: str) -> bool:
     """Whether the name is one that pandas or R gives to a column of row numbers, which may be none."""
-    return nameless(name) or _INDEX.fullmatch(plain(name)) is not None
+    return has_no_name(name) or _INDEX.fullmatch(normalise_name(name)) is not None
 
 
-def find(names: Sequence[str], words: Iterable[str]) -> list[int]:
+def find_columns(names: Sequence[str], words: Iterable[str]) -> list[int]:
     """The columns that are called by one of the words, the preferred word first."""
     columns: dict[str, list[int]] = {}
     for column, name in enumerate(names):
-        columns.setdefault(plain(name), []).append(column)
+        columns.setdefault(normalise_name(name), []).append(column)
     return [column for word in words for column in columns.get(word, ())]
 
 
-def adjustment_of(column: str, names: Collection[str]) -> Adjustment:
+def adjustment_from_names(column: str, names: Collection[str]) -> Adjustment:
     """What the prices of `column` are adjusted for, as far as the names of all columns tell."""
-    spelt = {plain(name) for name in names}
-    if plain(column) in ADJUSTED:
+    normalised = {normalise_name(name) for name in names}
+    if normalise_name(column) in ADJUSTED:
         return "total-return"
     # yfinance gives unadjusted prices with `Adj Close` beside them; qlib's `factor` is what prices were multiplied by.
-    adjusts = {"dividends", "stocksplits"} <= spelt or "factor" in spelt
-    if plain(column) == "close" and adjusts and spelt.isdisjoint(ADJUSTED):
+    adjusts = {"dividends", "stocksplits"} <= normalised or "factor" in normalised
+    if normalise_name(column) == "close" and adjusts and normalised.isdisjoint(ADJUSTED):
         return "total-return"
-    if plain(column) == "closelast":
+    if normalise_name(column) == "closelast":
         return "splits"  # nasdaq.com restates its history for splits and leaves dividends out
     return "unknown"

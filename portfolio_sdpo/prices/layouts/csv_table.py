@@ -17,10 +17,10 @@ import pyarrow.compute
 import pyarrow.csv
 
 from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.column_names import DATE, normalise_name
 from portfolio_sdpo.prices.layouts.dates import looks_like_dates
 from portfolio_sdpo.prices.layouts.numbers import NULLS, parse_numbers
-from portfolio_sdpo.prices.layouts.sheet import ADJUSTMENTS, SAMPLE_ROWS, Facts, level_of_fields
-from portfolio_sdpo.prices.layouts.words import DATE, plain
+from portfolio_sdpo.prices.layouts.raw_table import ADJUSTMENTS, SAMPLE_ROWS, Facts, find_field_level
 
 NOT_TEXT = "the file is not text in UTF-8; save it as CSV (UTF-8)."
 BLOCK = 1 << 22
@@ -28,7 +28,7 @@ BLOCK = 1 << 22
 _REMARK = re.compile(r"#\s*adjustment:\s*(\S+)\s*")
 
 
-class CsvSheet:
+class CsvTable:
     """Text with separators; only columns that are asked for are converted, straight to float64 where they allow it."""
 
     def __init__(self, content: bytes) -> None:
@@ -66,15 +66,15 @@ class CsvSheet:
             raise LayoutError("the file is empty.")
         above = rows[:2]
         two = len(above) == 2 and above[1][0].lower() in ("", "ticker", "price")
-        header = above if two and level_of_fields([row[1:] for row in above]) is not None else rows[:1]
+        header = above if two and find_field_level([row[1:] for row in above]) is not None else rows[:1]
         below = rows[len(header)] if len(rows) > len(header) else [""]
-        if plain(below[0]) in DATE and not any(below[1:]):
+        if normalise_name(below[0]) in DATE and not any(below[1:]):
             header = [*header, below]
         return header
 
     def _name_columns(self, header: list[list[str]]) -> None:
         index = header[-1][0]
-        level = level_of_fields([row[1:] for row in header[:2]]) if len(header) > 1 and any(header[1][1:]) else None
+        level = find_field_level([row[1:] for row in header[:2]]) if len(header) > 1 and any(header[1][1:]) else None
         self.names = [index, *header[level or 0][1:]]
         self.tickers = None if level is None else ["", *header[1 - level][1:]]
 
@@ -93,7 +93,7 @@ class CsvSheet:
             raise LayoutError(f"row 1 of the data has {width} cells where the header has {expected}; correct the file.")
 
     def load(self, texts: Sequence[int], numbers: Sequence[int]) -> tuple[list[pd.Series], np.ndarray]:
-        """As `Sheet.load`."""
+        """As `RawTable.load`."""
         words = {column: pa.dictionary(pa.int32(), pa.string()) for column in texts}
         try:
             table = self._convert(words | dict.fromkeys(numbers, pa.float64()))
@@ -183,7 +183,7 @@ def _skip_remarks(content: bytes) -> tuple[list[str], int]:
 
 def _read_remarks(remarks: Sequence[str]) -> Facts:
     """What leading `#` lines say; our own may say what the prices are adjusted for."""
-    said = [match[1] for remark in remarks if (match := _REMARK.fullmatch(remark))]
-    adjustment = next((known for known in ADJUSTMENTS if known in said), None)
-    others = len(remarks) - len(said)
+    declared = [match[1] for remark in remarks if (match := _REMARK.fullmatch(remark))]
+    adjustment = next((known for known in ADJUSTMENTS if known in declared), None)
+    others = len(remarks) - len(declared)
     return Facts(adjustment, notes=(f"Skipped {others} leading # line{'s' * (others > 1)}.",) if others else ())

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 
 @contextmanager
-def set_for_now(owner: Any, **values: Any) -> Iterator[None]:
+def override_attributes(owner: Any, **values: Any) -> Iterator[None]:
     """Set attributes of a module, class or object and put the old ones back."""
     # From its own namespace if it is there: a class method comes back as one.
     before = {name: vars(owner).get(name, getattr(owner, name)) for name in values}
@@ -25,7 +25,7 @@ def set_for_now(owner: Any, **values: Any) -> Iterator[None]:
 
 
 @contextmanager
-def without_deprecations() -> Iterator[None]:
+def ignore_deprecations() -> Iterator[None]:
     """Keep a client's warnings about itself (it calls pandas in ways of the past) from our users."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

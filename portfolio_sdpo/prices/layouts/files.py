@@ -8,10 +8,10 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from portfolio_sdpo.errors import LayoutError
-from portfolio_sdpo.prices.layouts.choice import FILE_KINDS
-from portfolio_sdpo.prices.layouts.csv_sheet import CsvSheet
-from portfolio_sdpo.prices.layouts.parquet_sheet import ParquetSheet
-from portfolio_sdpo.prices.layouts.sheet import Sheet
+from portfolio_sdpo.prices.layouts.csv_table import CsvTable
+from portfolio_sdpo.prices.layouts.options import FILE_KINDS
+from portfolio_sdpo.prices.layouts.parquet_table import ParquetTable
+from portfolio_sdpo.prices.layouts.raw_table import RawTable
 
 ENDINGS = ", ".join(f".{kind}" for kind in FILE_KINDS)
 
@@ -40,8 +40,8 @@ def file_name(ticker: str, kind: str) -> str:
     return f"%2E{name[1:]}.{kind}" if name.startswith(".") else f"{name}.{kind}"
 
 
-def open_sheet(path: Path) -> Sheet:
-    """The sheet in a file."""
+def open_table(path: Path) -> RawTable:
+    """The table in a file."""
     kind = file_kind(path)
     try:
         content = path.read_bytes()
@@ -54,10 +54,10 @@ def open_sheet(path: Path) -> Sheet:
     if not content or content.isspace():
         raise LayoutError("the file is empty.")
     if kind == "parquet":
-        return ParquetSheet(content)
+        return ParquetTable(content)
     if kind == "csv.gz":
         try:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error):
             raise LayoutError("the file is not gzip, or it is cut off; fetch it again.") from None
-    return CsvSheet(content)
+    return CsvTable(content)

@@ -10,10 +10,10 @@ import pandas as pd
 
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.numbers import parse_numbers
-from portfolio_sdpo.prices.layouts.sheet import ADJUSTMENTS, SAMPLE_ROWS, Facts, level_of_fields
+from portfolio_sdpo.prices.layouts.raw_table import ADJUSTMENTS, SAMPLE_ROWS, Facts, find_field_level
 
 
-class ParquetSheet:
+class ParquetTable:
     """A Parquet file; the index that pandas stored in it comes first."""
 
     def __init__(self, content: bytes) -> None:
@@ -31,7 +31,7 @@ class ParquetSheet:
             self.names = labels + [str(name).strip() for name in frame.columns]
         else:
             rows = [[str(name) for name in frame.columns.get_level_values(i)] for i in range(frame.columns.nlevels)]
-            level = level_of_fields(rows)
+            level = find_field_level(rows)
             if level is None or len(rows) != 2:
                 raise LayoutError("its columns have levels other than Price and Ticker; keep the tickers only.")
             self.names, self.tickers = labels + rows[level], [""] * len(labels) + rows[1 - level]
@@ -43,7 +43,7 @@ class ParquetSheet:
         )
 
     def load(self, texts: Sequence[int], numbers: Sequence[int]) -> tuple[list[pd.Series], np.ndarray]:
-        """As `Sheet.load`."""
+        """As `RawTable.load`."""
         values = parse_numbers([self._columns[i] for i in numbers], [self.names[i] for i in numbers])
         return [self._columns[i] for i in texts], values
 
