@@ -1,7 +1,7 @@
-"""The one tree of errors that this package raises on purpose.
+"""The errors that this package raises on purpose, in one tree.
 
-Every message is one sentence that says what is wrong and what to do next. Whoever catches `PortfolioSdpoError`
-catches everything that is the user's or the environment's doing; anything else is a bug.
+Every message is one sentence that says what is wrong and what to do next. `PortfolioSdpoError` covers everything that
+the user or the environment can correct; any other exception is a bug.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class SourceError(PortfolioSdpoError):
 
 
 class RateLimitedError(SourceError):
-    """The source wants fewer requests; trying again later helps."""
+    """The source limits the rate of requests; trying again later helps."""
 
 
 class SourceUnreachableError(SourceError):
@@ -56,11 +56,11 @@ class UnknownTickerError(SourceError):
 
 
 class NoDataInRangeError(SourceError):
-    """The source knows the ticker and has no price of it in the range asked for."""
+    """The source knows the ticker but has no prices of it in the requested range."""
 
 
 class KeyRefusedError(SourceError):
-    """The source needs a key, or refused the one it got."""
+    """The source needs an API key, or refused the one it was given."""
 
 
 class LayoutError(PortfolioSdpoError):
@@ -80,7 +80,7 @@ class PortfolioError(PortfolioSdpoError):
 
 
 class HistoryError(PortfolioError):
-    """The prices do not reach far enough, hold no listed stock, or do not know the day asked for."""
+    """Insufficient price history: too few days, no listed stock, or not the requested day."""
 
 
 class WeightsError(PortfolioError):
@@ -104,7 +104,7 @@ class NotRegisteredError(RegistryError):
 
 
 class ChampionChangedError(RegistryError):
-    """Another champion stands than the one that the caller expected to replace."""
+    """The champion is not the one that the caller expected to replace."""
 
 
 class RetrainBusyError(RegistryError):
@@ -112,19 +112,19 @@ class RetrainBusyError(RegistryError):
 
 
 class ModelCorruptError(RegistryError):
-    """What is stored of a model is not what was added."""
+    """The stored content of a model is not what was added."""
 
 
 class MissingExtraError(PortfolioSdpoError):
     """A package of an optional extra is not installed; the message holds the command that installs it."""
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C where work was saved; the message says what, as the beginning of a sentence: `12 decisions are saved`."""
+class Interruption(KeyboardInterrupt):
+    """Ctrl-C where work was saved; the message is the beginning of a sentence about it: `12 decisions are saved`."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """What is put behind a word that is not known, if one that is looks like it.
+    """Return a hint for an unknown word, empty unless a known word resembles it.
 
     >>> did_you_mean("SDOP", ["ppo", "sdpo"])
     " (did you mean 'sdpo'?)"

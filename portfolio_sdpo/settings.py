@@ -72,7 +72,7 @@ def _one_sentence(owner: type[BaseModel], error: ValidationError) -> str:
 
 
 def _names(part: Any, seen: set[Any]) -> Iterator[str]:
-    """Of the fields of settings, also of those inside them."""
+    """Yield the names of all fields, including those of nested settings."""
     if isinstance(part, type) and issubclass(part, BaseModel) and part not in seen:
         seen.add(part)
         for name, field in part.model_fields.items():
@@ -83,6 +83,6 @@ def _names(part: Any, seen: set[Any]) -> Iterator[str]:
 
 
 def _unwritable(owner: str, error: PydanticSerializationError) -> SettingsError:
-    """What pydantic wrapped: the sentence of the field that cannot be written."""
+    """Unwrap the sentence about the field that cannot be written from pydantic's error."""
     sentence = str(error).rpartition(f"{SettingsError.__name__}: ")[2]
     return SettingsError(f"{owner}: {sentence}")

@@ -7,7 +7,7 @@ import pytest
 from portfolio_sdpo import errors
 from portfolio_sdpo.errors import (
     InfeasibleConstraintError,
-    Interrupted,
+    Interruption,
     PortfolioSdpoError,
     SettingsError,
     did_you_mean,
@@ -16,7 +16,7 @@ from portfolio_sdpo.errors import (
 CLASSES = [
     value
     for _, value in inspect.getmembers(errors, inspect.isclass)
-    if value.__module__ == errors.__name__ and value is not Interrupted
+    if value.__module__ == errors.__name__ and value is not Interruption
 ]
 
 
@@ -27,7 +27,7 @@ def test_one_root(kind):
 
 
 def test_an_interrupt_is_no_error_that_somebody_might_swallow():
-    assert issubclass(Interrupted, KeyboardInterrupt) and not issubclass(Interrupted, Exception)
+    assert issubclass(Interruption, KeyboardInterrupt) and not issubclass(Interruption, Exception)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from portfolio_sdpo.common.extras import require_extra
 from portfolio_sdpo.common.files import make_id
 from portfolio_sdpo.common.progress import Meter, Tell, follow_meters
 from portfolio_sdpo.common.seeds import check_seeds
-from portfolio_sdpo.errors import Interrupted, SettingsError, did_you_mean
+from portfolio_sdpo.errors import Interruption, SettingsError, did_you_mean
 from portfolio_sdpo.portfolio import return_measures as measures
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.load import Cash, checked_cash, load_market
@@ -196,7 +196,7 @@ def run_backtest(
     try:
         walks = [walk for walks in _walked(market, parts, settings, days, progress, jobs) for walk in walks]
     except KeyboardInterrupt:
-        raise Interrupted(_saved(parts)) from None
+        raise Interruption(_saved(parts)) from None
     metrics = measure(walks, settings)
     config = {
         "package_version": __version__,

@@ -1,15 +1,15 @@
-"""The command line: `portfolio-sdpo ...`, one file per command group, no logic of its own.
+"""The command line: `portfolio-sdpo ...`, one file per command or group, no logic of its own.
 
-To add commands, put a file into this folder with a function that hangs them onto the application:
+To add commands, put a file into this folder with a function that adds them to the application:
 
     def register(app: typer.Typer) -> None:
         app.command("demo", epilog=examples("demo"))(demo)   # one command: portfolio-sdpo demo
         app.add_typer(experiment_app, name="experiment")     # a group:     portfolio-sdpo experiment run ...
 
-It is found by itself (a file whose name starts with `_` is a helper). Its module level may import typer and the
+It is found automatically (a file whose name starts with `_` is a helper). Its module level may import typer and the
 standard library; torch, pandas, matplotlib, gymnasium and whatever needs them are imported inside the command, so that
-`--help` and the shell's completion answer at once (tests watch over this). Raise a `PortfolioSdpoError` for what the
-user can mend: it is shown as one sentence, with exit code 1. `_frame` has the rest of what is promised there.
+`--help` and the shell's completion answer at once (tests check this). Raise a `PortfolioSdpoError` for what the user
+can correct: it is shown as one sentence, with exit code 1. `_frame` describes the handling of all other errors.
 """
 
 import sys
@@ -17,8 +17,8 @@ import sys
 # Before anything is imported that an older Python cannot read.
 if sys.version_info < (3, 11):  # noqa: UP036  (pip would not install it, but a checkout can be run)
     raise SystemExit(
-        f"Error: portfolio_sdpo needs Python 3.11 or newer and this is {sys.version.split()[0]}: install it into an "
-        "environment of a newer one."
+        f"Error: portfolio_sdpo needs Python 3.11 or newer and this is Python {sys.version.split()[0]}: install it "
+        "into an environment with a newer Python."
     )
 
 import importlib
@@ -38,7 +38,7 @@ PANELS = {
     "Live": ("retrain", "models", "serve", "keys"),
     "Research": ("experiment", "reproduce"),
 }
-"""Under which heading `--help` shows a command; the order is the one of a user's first days."""
+"""Heading in `--help` → its commands, in the order in which a new user needs them."""
 
 
 def _print_version(asked: bool) -> None:
@@ -59,7 +59,7 @@ def _options(
 
 
 def build_app() -> typer.Typer:
-    """The application with the commands of every file in this folder."""
+    """Build the application with the commands of every file in this folder."""
     app = typer.Typer(
         name=PROGRAM,
         cls=Application,
@@ -71,12 +71,12 @@ def build_app() -> typer.Typer:
     for name in sorted(module.name for module in pkgutil.iter_modules(__path__)):
         if not name.startswith("_"):
             importlib.import_module(f"{__name__}.{name}").register(app)
-    _tidy(app)
+    _arrange_help(app)
     return app
 
 
-def _tidy(app: typer.Typer) -> None:
-    """Commands under their headings in the order of these, and paragraphs of help as wide as the terminal."""
+def _arrange_help(app: typer.Typer) -> None:
+    """Put commands under their headings, in order, and let paragraphs of help fill the width of the terminal."""
     panels = {name: panel for panel, names in PANELS.items() for name in names}
     order = {name: number for number, name in enumerate(panels)}
     app.registered_commands.sort(key=lambda entry: order.get(str(entry.name), len(order)))

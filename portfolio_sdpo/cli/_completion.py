@@ -1,6 +1,7 @@
-"""What the shell offers after TAB: names of things that are there, found without importing anything heavy.
+"""What the shell offers after TAB: existing names, found without importing anything heavy.
 
-Names that are declared in rooms which import torch or pandas are written down here again; a test compares them.
+Names that are declared in rooms which import torch or pandas are repeated here; a test compares them. Names of
+extensions come from the metadata of installed packages, which are not imported either.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
+from importlib import metadata
 from pathlib import Path
 
 from portfolio_sdpo.common.files import data_directory
@@ -51,82 +53,84 @@ EXPERIMENTS = (
 
 def snapshots(incomplete: str) -> list[str]:
     """Names of snapshots."""
-    return _matching(incomplete, _names(data_directory() / "snapshots" / "names"))
+    return _filter(incomplete, _list_folder(data_directory() / "snapshots" / "names"))
 
 
 def agents(incomplete: str) -> list[str]:
     """Folders that `train` made in the data directory; elsewhere the shell completes paths by itself."""
     folder = data_directory() / "agents"
-    return _matching(incomplete, [str(folder / name) for name in _names(folder)])
+    return _filter(incomplete, [str(folder / name) for name in _list_folder(folder)])
 
 
 def models(incomplete: str) -> list[str]:
-    """Ids of models, and the word for the one that is champion."""
-    return _matching(incomplete, ["champion", *_column("models")])
+    """Ids of models, and the word `champion`."""
+    return _filter(incomplete, ["champion", *_read_ids("models")])
 
 
 def keys(incomplete: str) -> list[str]:
     """Ids of API keys."""
-    return _matching(incomplete, _column("api_keys"))
+    return _filter(incomplete, _read_ids("api_keys"))
 
 
 def presets(incomplete: str) -> list[str]:
     """Names of presets."""
-    return _matching(incomplete, PRESETS)
+    return _filter(incomplete, PRESETS)
 
 
 def sources(incomplete: str) -> list[str]:
-    """Names of sources of prices, those of other packages included."""
-    from importlib.metadata import entry_points
-
-    return _matching(incomplete, dict.fromkeys([*SOURCES, *entry_points(group="portfolio_sdpo.sources").names]))
+    """Names of sources of prices, including those of other packages."""
+    return _filter(incomplete, [*SOURCES, *_extensions("portfolio_sdpo.sources")])
 
 
 def layouts(incomplete: str) -> list[str]:
     """Names of file layouts."""
-    return _matching(incomplete, LAYOUTS)
+    return _filter(incomplete, LAYOUTS)
 
 
 def experiments(incomplete: str) -> list[str]:
     """Names of experiments."""
-    return _matching(incomplete, EXPERIMENTS)
+    return _filter(incomplete, EXPERIMENTS)
 
 
 def agent(incomplete: str) -> list[str]:
     """An agent of a preset."""
-    return _matching(incomplete, AGENTS)
+    return _filter(incomplete, AGENTS)
 
 
 def several_agents(incomplete: str) -> list[str]:
-    """Agents with commas between them, or none."""
-    return _listed(incomplete, [*AGENTS, "none"])
+    """Agents separated by commas, or `none`."""
+    return _complete_list(incomplete, [*AGENTS, "none"])
 
 
 def strategies(incomplete: str) -> list[str]:
-    """Benchmark strategies with commas between them."""
-    return _listed(incomplete, STRATEGIES)
+    """Benchmark strategies separated by commas, including those of other packages."""
+    return _complete_list(incomplete, [*STRATEGIES, *_extensions("portfolio_sdpo.strategies")])
 
 
-def _matching(incomplete: str, names: Iterable[str]) -> list[str]:
+def _filter(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def _listed(incomplete: str, names: Iterable[str]) -> list[str]:
-    """The last word of a list with commas; those before it are not offered again."""
+def _complete_list(incomplete: str, names: Iterable[str]) -> list[str]:
+    """Complete the last word of a list separated by commas; words before it are not offered again."""
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
     return [f"{before}{comma}{name}" for name in names if name.startswith(last) and name not in taken]
 
 
-def _names(folder: Path) -> list[str]:
+def _extensions(group: str) -> list[str]:
+    return sorted({entry.name for entry in metadata.entry_points(group=group)})
+
+
+def _list_folder(folder: Path) -> list[str]:
     try:
         return sorted((path.name for path in folder.iterdir() if not path.name.startswith(".")), reverse=True)
     except OSError:
         return []
 
 
-def _column(table: str) -> list[str]:
-    """Ids in the registry, the newest first; none of one that is elsewhere or cannot be read at once."""
+def _read_ids(table: str) -> list[str]:
+    """Ids in the registry, newest first; none if it is on a server or cannot be read at once."""
     place = os.environ.get("PORTFOLIO_SDPO_REGISTRY") or str(data_directory() / "registry.db")
     path = place.removeprefix("sqlite:///")
     if "://" in path or not Path(path).expanduser().is_file():

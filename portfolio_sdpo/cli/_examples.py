@@ -1,12 +1,12 @@
-"""Examples below the help of a command; a test parses every one of them, so that they cannot rot."""
+"""Examples below the help of a command; a test parses each of them, so that they stay valid."""
 
 HEADING = "Examples:"
 WIDTH = 76
-"""Longest example that a terminal of 80 columns does not wrap."""
+"""The longest example that fits into a terminal of 80 columns."""
 
 
 def examples(*lines: str) -> str:
-    """The epilog that shows these command lines, each without the name of the program.
+    """Return the epilog with these command lines, which are given without the name of the program.
 
     >>> examples("demo")
     'Examples:\\n  portfolio-sdpo demo'

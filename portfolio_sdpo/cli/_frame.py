@@ -1,8 +1,8 @@
-"""What holds for every command: how errors, missing packages, full disks and Ctrl-C are told, and with which exit code.
+"""How every command reports errors, missing packages, full disks and Ctrl-C, and with which exit code.
 
-One sentence on stderr that says what is wrong and what to do next; with `--json` one JSON object there instead,
-`{"error": sentence, "kind": class}`, so that stdout holds the answer or nothing. Exit codes: 1 what the user can mend,
-2 a wrong command line, 130 Ctrl-C. A bug keeps its traceback, and `--debug` shows it for every error.
+An error is one sentence on stderr that says what is wrong and what to do next; with `--json` it is one JSON object,
+`{"error": sentence, "kind": class}`, so that stdout holds the result or nothing. Exit codes: 1 for what the user can
+correct, 2 for a wrong command line, 130 for Ctrl-C. A bug keeps its traceback, and `--debug` shows it for every error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from portfolio_sdpo.common.extras import missing_extra
-from portfolio_sdpo.errors import Interrupted, PortfolioSdpoError
+from portfolio_sdpo.errors import Interruption, PortfolioSdpoError
 
 PROGRAM = "portfolio-sdpo"
 FAILED, INTERRUPTED = 1, 130
@@ -34,7 +34,7 @@ _NEXT = {
     errno.EMFILE: "raise the limit of open files (`ulimit -n`) and run the command again",
     errno.ENOMEM: "free some memory and run the command again",
 }
-"""What is to be done about faults of the machine, wherever they strike."""
+"""The next step after a fault of the machine, by error number."""
 _EXTRAS = {
     "arch": "backtest",
     "skfolio": "backtest",
@@ -51,11 +51,11 @@ _EXTRAS = {
     "starlette": "serve",
     "anyio": "serve",
 }
-"""Modules that come with an extra."""
+"""Module → the extra that installs it."""
 
 
 class Command(TyperCommand):
-    """A command whose help shows switches as what they are, without a value."""
+    """A command whose help shows switches without a value."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """As the base class's."""
@@ -64,7 +64,7 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands with such a help."""
+    """A group of commands whose help shows switches without a value."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """As the base class's."""
@@ -73,56 +73,56 @@ class Group(TyperGroup):
 
 
 class Application(Group):
-    """The group of all commands, whose errors are told as this file says."""
+    """The group of all commands; it reports errors as this module describes."""
 
-    given: Sequence[str] = ()
+    arguments: Sequence[str] = ()
     """The command line, without the name of the program."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """As the base class's; remembers what was typed."""
-        self.given = list(sys.argv[1:] if args is None else args)
+        """As the base class's; remembers the command line."""
+        self.arguments = list(sys.argv[1:] if args is None else args)
         return super().main(args, *rest, **options)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
-        """As the base class's, with errors told."""
-        with self._told():
+        """As the base class's, with errors reported."""
+        with self._report_errors():
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
-        """As the base class's, with errors told."""
-        with self._told(debug=ctx.params["debug"]):
+        """As the base class's, with errors reported."""
+        with self._report_errors(debug=ctx.params["debug"]):
             return super().invoke(ctx)
 
     @contextmanager
-    def _told(self, *, debug: bool = False) -> Iterator[None]:
+    def _report_errors(self, *, debug: bool = False) -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt as stop:
             if debug:
                 raise
-            self._end(self._interrupted(stop), Interrupted.__name__, INTERRUPTED, "Interrupted")
+            self._exit(self._describe_interrupt(stop), "Interrupted", INTERRUPTED, "Interrupted")
         except typer.Exit:
             raise
         except Exception as error:
-            sentence = None if debug else _sentence(error)
+            sentence = None if debug else _describe_error(error)
             if sentence is not None:
-                self._end(sentence, type(error).__name__, FAILED)
-            # A wrong command line, which typer tells nicely, but not to machines.
-            if not ("--json" in self.given and hasattr(error, "format_message") and hasattr(error, "exit_code")):
+                self._exit(sentence, type(error).__name__, FAILED)
+            # A wrong command line, which typer reports for people but not as JSON.
+            if not ("--json" in self.arguments and hasattr(error, "format_message") and hasattr(error, "exit_code")):
                 raise
-            self._end(error.format_message(), "UsageError", error.exit_code)
+            self._exit(error.format_message(), "UsageError", error.exit_code)
 
-    def _end(self, sentence: str, kind: str, code: int, heading: str = "Error") -> None:
-        tell(sentence, kind, as_json="--json" in self.given, heading=heading)
+    def _exit(self, sentence: str, kind: str, code: int, heading: str = "Error") -> None:
+        print_error(sentence, kind, as_json="--json" in self.arguments, heading=heading)
         raise typer.Exit(code) from None
 
-    def _interrupted(self, stop: KeyboardInterrupt) -> str:
-        if not isinstance(stop, Interrupted):
-            return "nothing was under way that would have to be saved."
+    def _describe_interrupt(self, stop: KeyboardInterrupt) -> str:
+        if not isinstance(stop, Interruption):
+            return "no work had to be saved."
         sentence = str(stop)
-        # Who names a command of its own knows better.
+        # A sentence that names a command already says how to continue.
         if "`" not in sentence:
-            sentence += f"; go on with `{shlex.join([PROGRAM, *self.given])}`"
+            sentence += f"; continue with `{shlex.join([PROGRAM, *self.arguments])}`"
         return f"{sentence}."
 
 
@@ -132,8 +132,8 @@ def _tidy_switches(command: Any, ctx: Any) -> None:
             parameter.metavar = ""
 
 
-def tell(sentence: str, kind: str, *, as_json: bool, heading: str = "Error") -> None:
-    """An error on stderr: for people, or as one JSON object."""
+def print_error(sentence: str, kind: str, *, as_json: bool, heading: str = "Error") -> None:
+    """Print an error to stderr: for people, or as one JSON object."""
     if as_json:
         typer.echo(json.dumps({"error": sentence, "kind": kind}), err=True)
     else:
@@ -141,18 +141,18 @@ def tell(sentence: str, kind: str, *, as_json: bool, heading: str = "Error") -> 
 
 
 @contextmanager
-def saved(what: str) -> Iterator[None]:
-    """Say what is kept if the block is interrupted, unless it knows better."""
+def explain_interrupt(what: str) -> Iterator[None]:
+    """Say what is saved if Ctrl-C ends the block, unless the block raises an `Interruption` of its own."""
     try:
         yield
-    except Interrupted:
+    except Interruption:
         raise
     except KeyboardInterrupt:
-        raise Interrupted(what) from None
+        raise Interruption(what) from None
 
 
-def _sentence(error: Exception) -> str | None:
-    """What is told of an error; None if it is none that can be foreseen."""
+def _describe_error(error: Exception) -> str | None:
+    """Return the sentence about an error that is not a bug; None for a bug."""
     if isinstance(error, PortfolioSdpoError):
         return str(error)
     if isinstance(error, ModuleNotFoundError):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from portfolio_sdpo.cli._frame import tell
-from portfolio_sdpo.errors import Interrupted
+from portfolio_sdpo.cli._frame import print_error
+from portfolio_sdpo.errors import Interruption
 
 if TYPE_CHECKING:
     from portfolio_sdpo.experiments.engine.grid import Outcome
@@ -25,7 +25,7 @@ def end_with(failed: Sequence[Outcome], *, as_json: bool = False) -> None:
     """One sentence per failed run, or one JSON object with all of them, and an exit code that says so."""
     sentences = [f"{outcome.run}: {outcome.message}" for outcome in failed]
     for sentence in [" ".join(sentences)] if as_json and failed else sentences:
-        tell(sentence, "RunError", as_json=as_json)
+        print_error(sentence, "RunError", as_json=as_json)
     if failed:
         raise typer.Exit(1)
 
@@ -44,4 +44,4 @@ def runs_kept(name: str) -> Iterator[None]:
         begun = {path.parent for path in folder.glob("*/checkpoint-*.safetensors")} - done
         finished = "one run of {} is" if len(done) == 1 else f"{len(done)} runs of {{}} are"
         waiting = "one has" if len(begun) == 1 else f"{len(begun)} have"
-        raise Interrupted(f"{finished.format(name)} done and {waiting} a checkpoint") from None
+        raise Interruption(f"{finished.format(name)} done and {waiting} a checkpoint") from None

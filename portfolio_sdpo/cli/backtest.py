@@ -144,7 +144,7 @@ def _run(
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the command onto the application."""
+    """Add the command to the application."""
     root.command(
         "backtest",
         epilog=examples(

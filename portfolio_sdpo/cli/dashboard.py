@@ -74,5 +74,5 @@ def _free(host: str, port: int) -> int:
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the command onto the application."""
+    """Add the command to the application."""
     root.command("dashboard", epilog=examples("dashboard", "dashboard --port 8600 --no-open"))(dashboard)

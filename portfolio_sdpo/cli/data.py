@@ -19,8 +19,8 @@ from portfolio_sdpo.cli._data_options import (
     show_progress,
 )
 from portfolio_sdpo.cli._examples import examples
-from portfolio_sdpo.cli._frame import saved
-from portfolio_sdpo.errors import Interrupted, SnapshotError
+from portfolio_sdpo.cli._frame import explain_interrupt
+from portfolio_sdpo.errors import Interruption, SnapshotError
 
 if TYPE_CHECKING:
     from portfolio_sdpo.prices.snapshots import Snapshot
@@ -92,7 +92,10 @@ def fetch(
     settings = parse_settings(setting)
     from portfolio_sdpo.prices.ingest import fetch_snapshot
 
-    with saved("no ticker has arrived yet, so nothing is saved"), show_progress(as_json, keep=True) as progress:
+    with (
+        explain_interrupt("no ticker has arrived yet, so nothing is saved"),
+        show_progress(as_json, keep=True) as progress,
+    ):
         done = fetch_snapshot(
             source,
             chosen,
@@ -108,7 +111,7 @@ def fetch(
     if progress.interrupted:
         count = len(done.snapshot.manifest.tickers)
         there = "one ticker" if count == 1 else f"{count} tickers"
-        raise Interrupted(
+        raise Interruption(
             f"{name} holds the {there} that had arrived; `portfolio-sdpo data update {name}` asks for the others"
         )
 
@@ -158,7 +161,7 @@ def update(
     """
     from portfolio_sdpo.prices.update import update_snapshot
 
-    with saved(f"{name} is as it was"), show_progress(as_json) as progress:
+    with explain_interrupt(f"{name} is as it was"), show_progress(as_json) as progress:
         updated = update_snapshot(
             name,
             settings=parse_settings(setting),
@@ -297,5 +300,5 @@ def _print_json(record: dict[str, Any]) -> None:
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the group onto the application."""
+    """Add the command group to the application."""
     root.add_typer(app, name="data")

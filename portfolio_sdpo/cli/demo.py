@@ -35,5 +35,5 @@ def demo(
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the command onto the application."""
+    """Add the command to the application."""
     root.command("demo", epilog=examples("demo", "demo --jobs 1 --json"))(demo)

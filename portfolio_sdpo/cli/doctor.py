@@ -24,18 +24,18 @@ def doctor(place: Place = None, as_json: Json = False) -> None:
     """
     from portfolio_sdpo.cli import _checks
 
-    torch = _checks.Torch()
+    torch = _checks.TorchCheck()
     checks: dict[str, Callable[[], Iterable[Finding]]] = {
-        "python": _checks.python,
-        "packages": _checks.packages,
+        "python": _checks.check_python,
+        "packages": _checks.check_packages,
         "data directory": _checks.check_data_directory,
-        "registry": lambda: _checks.registry(place),
-        "snapshots": _checks.snapshots,
-        "ports": _checks.ports,
-        "browser": _checks.browser,
+        "registry": lambda: _checks.check_registry(place),
+        "snapshots": _checks.check_snapshots,
+        "ports": _checks.check_ports,
+        "browser": _checks.check_browser,
     }
-    found = [finding for name, check in checks.items() for finding in _checks.guarded(name, check)]
-    found.insert(1, torch.finding())
+    found = [finding for name, check in checks.items() for finding in _checks.run_check(name, check)]
+    found.insert(1, torch.finish())
     sound = all(each.status != "failure" for each in found)
     if as_json:
         print_json({"sound": sound, "checks": [asdict(each) for each in found]})
@@ -61,5 +61,5 @@ def _show(found: list[Finding]) -> None:
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the command onto the application."""
+    """Add the command to the application."""
     root.command("doctor", epilog=examples("doctor", "doctor --json"))(doctor)

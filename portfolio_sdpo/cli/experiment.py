@@ -236,5 +236,5 @@ def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the group onto the application."""
+    """Add the command group to the application."""
     root.add_typer(app, name="experiment")

@@ -77,5 +77,5 @@ def _record(key: ApiKey) -> dict[str, Any]:
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the group onto the application."""
+    """Add the command group to the application."""
     root.add_typer(app, name="keys")

@@ -228,5 +228,5 @@ def _print(page: Any) -> None:
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the group onto the application."""
+    """Add the command group to the application."""
     root.add_typer(app, name="models")

@@ -96,7 +96,7 @@ def _print(answers: list[QuestionResult]) -> None:
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the command onto the application."""
+    """Add the command to the application."""
     shown = examples(
         "reproduce",
         "reproduce --scale laptop --question A --jobs 2",

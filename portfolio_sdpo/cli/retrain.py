@@ -13,7 +13,7 @@ import typer
 from portfolio_sdpo.cli import _completion
 from portfolio_sdpo.cli._agent_options import Alpha, Bound, CashKind, Config, FeeBps, Horizon, Json
 from portfolio_sdpo.cli._examples import examples
-from portfolio_sdpo.cli._frame import saved, tell
+from portfolio_sdpo.cli._frame import explain_interrupt, print_error
 from portfolio_sdpo.cli._registry import Place
 from portfolio_sdpo.common.progress import CommandProgress
 from portfolio_sdpo.errors import RetrainBusyError
@@ -75,7 +75,7 @@ def retrain(
     Exit codes: 0 promoted, 3 kept, 4 another retrain is running, 1 failed, 130 Ctrl-C, 143 ended by SIGTERM.
     """
     kept = "the champion is as it was, and what was walked of the challenger is saved"
-    with _sigterm(), saved(kept), _progress(as_json) as progress:
+    with _sigterm(), explain_interrupt(kept), _progress(as_json) as progress:
         from portfolio_sdpo.portfolio.presets import read_config
         from portfolio_sdpo.registry import Registry, to_record
         from portfolio_sdpo.registry.retrain import RetrainSettings
@@ -102,7 +102,7 @@ def retrain(
             try:
                 done = run(settings, registry=registry, progress=progress)
             except RetrainBusyError as error:
-                tell(str(error), type(error).__name__, as_json=as_json)
+                print_error(str(error), type(error).__name__, as_json=as_json)
                 raise typer.Exit(BUSY) from None
     if as_json:
         typer.echo(json.dumps(to_record(done), indent=2, allow_nan=False))
@@ -147,7 +147,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[float, str], None]]:
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the command onto the application."""
+    """Add the command to the application."""
     root.command(
         "retrain",
         epilog=examples(

@@ -97,7 +97,7 @@ def serve(
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the command onto the application."""
+    """Add the command to the application."""
     root.command(
         "serve",
         epilog=examples("serve", "serve --port 0 --fail-to-cash", "serve --host 0.0.0.0 --audit strict"),

@@ -103,7 +103,7 @@ def _progress(quiet: bool, name: str, total: int) -> Iterator[Callable[[int], No
 
 
 def register(root: typer.Typer) -> None:
-    """Hang the command onto the application."""
+    """Add the command to the application."""
     root.command(
         "train",
         epilog=examples(

@@ -1,1 +1,1 @@
-"""What every room may use: files, locks, progress of work elsewhere, seeds, optional packages, plugins."""
+"""Helpers for every room: files, locks, progress of other processes, seeds, optional packages, plugins."""

@@ -1,4 +1,4 @@
-"""Optional packages: what is said where one of an extra is not installed."""
+"""Optional packages, and the error where one of them is not installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from portfolio_sdpo.errors import MissingExtraError
 
 
 def missing_extra(purpose: str, package: str, extra: str) -> MissingExtraError:
-    """The error for a purpose (the subject of a sentence) that needs a package of an extra.
+    """Return the error for a purpose (the subject of a sentence) that needs a package of an extra.
 
     >>> print(missing_extra("A report", "plotly", "backtest"))
     A report needs the package plotly: pip install 'portfolio_sdpo[backtest]'.

@@ -1,6 +1,6 @@
-"""Files and folders that survive a crash: the old content or the new one, never a part of either.
+"""Files and folders that survive a crash: afterwards the content is the old one or the new one, never a mixture.
 
-The data directory is where everything goes that the tool makes or downloads. A file is replaced in one step
+The data directory holds everything that the tool makes or downloads. A file is replaced in one step
 (`write_atomically`); a folder of results is written as a whole and never changed afterwards (`FolderStore`).
 """
 
@@ -30,13 +30,13 @@ CONFIG = "config.json"
 
 
 def data_directory() -> Path:
-    """The user's data directory; the variable `PORTFOLIO_SDPO_HOME` overrides the platform's default."""
+    """Return the user's data directory; the variable `PORTFOLIO_SDPO_HOME` overrides the platform's default."""
     override = os.environ.get("PORTFOLIO_SDPO_HOME")
     return Path(override).expanduser() if override else user_data_path("portfolio_sdpo", appauthor=False)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content` in one step: a crash leaves the old file or the new one, never a part of either."""
+    """Replace the content of `path` in one step: a crash leaves the old file or the new one, never a mixture."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     # Not tempfile's mode 0600: what one user's job writes, others read as the umask allows.
     handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
@@ -53,7 +53,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def sync_directory(folder: Path) -> None:
-    """Make what was created or renamed in the folder survive a power cut."""
+    """Flush the folder to disk, so that created and renamed files survive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -62,35 +62,35 @@ def sync_directory(folder: Path) -> None:
 
 
 def to_parquet(table: pd.DataFrame) -> bytes:
-    """The rows of a table as the content of a Parquet file, without its index."""
+    """Return a table, without its index, as the content of a Parquet file."""
     buffer = io.BytesIO()
     table.to_parquet(buffer, index=False)
     return buffer.getvalue()
 
 
 def make_id(created: datetime, content: Any) -> str:
-    """A name from the time and the content: the same content ends in the same eight digits."""
+    """Make a name from the time and the content: names of equal content end in the same eight digits."""
     text = json.dumps(content, sort_keys=True).encode()
     return f"{created:%Y%m%d-%H%M%S}-{hashlib.sha256(text).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
 class FolderStore:
-    """All folders of one sort: each is there as a whole or not at all, and is never written to again."""
+    """All folders of one sort: each is complete or absent, and is never written to again."""
 
     noun: str
-    """What is in a folder."""
+    """What a folder holds, as errors call it."""
     command: str
-    """What makes one."""
+    """The command that makes one."""
     place: str
-    """Below the user's data directory, unless told otherwise."""
+    """Default folder, below the user's data directory."""
 
     def home(self) -> Path:
-        """Where they are kept unless told otherwise."""
+        """Return the default place of these folders."""
         return data_directory() / self.place
 
     def new_folder(self, name: str) -> Path:
-        """A folder below `home` that is not there yet."""
+        """Return the path of a folder below `home` that does not exist yet."""
         folder, again = self.home() / name, 2
         while folder.exists():
             folder, again = self.home() / f"{name}-{again}", again + 1
@@ -105,12 +105,12 @@ class FolderStore:
         except OSError as error:
             raise self._unusable(folder, error.strerror) from None
         if taken:
-            raise RunError(f"{folder} is there already, and results are never overwritten: choose another folder.")
+            raise RunError(f"{folder} exists already, and results are never overwritten: choose another folder.")
         if not ground.is_dir() or not os.access(ground, os.W_OK | os.X_OK):
             raise self._unusable(folder, f"{ground} is not a folder that can be written to")
 
     def write(self, folder: Path, contents: Mapping[str, bytes]) -> None:
-        """Write the files; a failure leaves no folder."""
+        """Write the files into a new folder; a failure leaves no folder."""
         self.check_free(folder)
         temporary = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
         try:
@@ -122,7 +122,7 @@ class FolderStore:
                     file.flush()
                     os.fsync(file.fileno())
             sync_directory(temporary)
-            # Onto a folder that somebody filled meanwhile this fails, as it should.
+            # This fails, as it should, if another process has filled the folder in the meantime.
             os.rename(temporary, folder)
             sync_directory(folder.parent)
         except OSError as error:
@@ -131,7 +131,7 @@ class FolderStore:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def list(self, root: Path | None = None) -> tuple[Path, ...]:
-        """All of them below `root` (by default `home`), the newest first as far as names tell."""
+        """List the folders below `root` (by default `home`) by name in reverse, so that the newest come first."""
         try:
             found = [path for path in (root or self.home()).iterdir() if not path.name.startswith(".")]
         except FileNotFoundError:
@@ -139,7 +139,7 @@ class FolderStore:
         return tuple(sorted((path for path in found if (path / CONFIG).is_file()), reverse=True))
 
     def read(self, folder: Path, name: str) -> bytes:
-        """The content of a file."""
+        """Return the content of a file."""
         try:
             return (folder / name).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -150,11 +150,11 @@ class FolderStore:
             raise RunError(f"{folder / name} cannot be read ({error.strerror}): correct its permissions.") from None
 
     def read_json(self, folder: Path, name: str) -> dict[str, Any]:
-        """What `to_json` made of an object."""
+        """Read an object that `to_json` wrote."""
         return self.parse_json(self.read(folder, name), folder, name)
 
     def parse_json(self, content: bytes, folder: Path, name: str) -> dict[str, Any]:
-        """The object in the content of a file; the folder is only named in what is said of damage."""
+        """Parse the content of a file; the folder is only used in the error about a damaged file."""
         try:
             value = json.loads(content)
             version = value.pop("format")
@@ -165,7 +165,7 @@ class FolderStore:
         return dict(value)
 
     def damaged(self, folder: Path, name: str, error: Exception) -> RunError:
-        """What is said of a file that is not what was written."""
+        """Return the error about a file that is not what was written."""
         reason = " ".join(str(error).split()) or type(error).__name__
         return RunError(f"{folder / name} is damaged ({reason}): make it again with `{self.command}`.")
 
@@ -174,5 +174,5 @@ class FolderStore:
 
 
 def to_json(value: dict[str, Any]) -> bytes:
-    """The object with the version of the format."""
+    """Return the object, with the version of the format, as the content of a JSON file."""
     return (json.dumps({"format": FORMAT, **value}, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()

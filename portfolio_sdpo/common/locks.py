@@ -1,4 +1,4 @@
-"""Locks on files. They die with the process that holds them, so nobody has to clean up after a crash."""
+"""Locks on files. The system releases them when their process ends, so a crash leaves nothing to clean up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, Any
 
 
 def try_lock(file: IO[Any]) -> bool:
-    """Take the lock of an open file; False if another process has it. An OSError says that files cannot be locked."""
+    """Take the lock of an open file; False if another process has it, an `OSError` if files cannot be locked here."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -20,22 +20,22 @@ def try_lock(file: IO[Any]) -> bool:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold the lock of this file, which is made if there is none; wait as long as another process has it."""
+    """Hold the lock of this file, which is created if necessary; wait as long as another process has it."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def share_lock(file: IO[Any]) -> None:
-    """Take the lock of an open file together with others who share it, as a sign of life (see `is_alive`)."""
+    """Take a shared lock of an open file, as a sign of life (see `is_alive`)."""
     fcntl.flock(file, fcntl.LOCK_SH)
 
 
 @contextmanager
 def mark_alive(path: Path) -> Iterator[None]:
-    """While the block runs `is_alive(path)` is true, for every process, and after it the file is gone.
+    """Make `is_alive(path)` true for every process while the block runs; afterwards the file is removed.
 
-    It is only a sign: several processes may give it, and where files cannot be locked there is none.
+    It is only a sign: several processes may give it at once, and where files cannot be locked there is none.
     """
     with ExitStack() as stack:
         with suppress(OSError):

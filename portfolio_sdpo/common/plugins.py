@@ -1,4 +1,4 @@
-"""Extensions from other packages: what they register at run time, and what their installed metadata declares.
+"""Extensions from other packages: registered at run time, or declared in their installed metadata.
 
 A package declares an extension as an entry point of one of the groups `portfolio_sdpo.…`, in its pyproject.toml:
 

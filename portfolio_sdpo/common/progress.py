@@ -1,7 +1,7 @@
-"""How far work is that runs elsewhere: small files that the work writes and a display reads.
+"""Progress of work in other processes: small files that the work writes and a display reads.
 
-A status file is a display and not a record: it is replaced as a whole and never half read, nothing waits for the disk,
-and a disk that fails does not stop the work.
+A status file is for display and not a record: it is replaced as a whole, so it is never read half written, nothing
+waits for the disk, and a disk that fails does not stop the work.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 VARIABLE = "PORTFOLIO_SDPO_PROGRESS"
-"""Names the file that a command writes its progress to; without it nothing is written."""
+"""Environment variable with the file that a command writes its progress to; without it nothing is written."""
 SECONDS = 0.25
-"""Between two looks at a file, and between two writes to one."""
+"""Between two reads of a file, and between two writes to it."""
 
 Tell = Callable[[int, int], None]
-"""Called with how much is done and how much there is to do: updates of an agent, decisions of other strategies."""
+"""Called with what is done and with the total: updates of an agent, decisions of other strategies."""
 
 
 class StatusFile:
@@ -33,7 +33,7 @@ class StatusFile:
         self._written = -SECONDS
 
     def write(self, value: Any, *, final: bool = False) -> None:
-        """Replace the value, unless that was done just now; a final value is always written."""
+        """Replace the value, unless that happened a moment ago; a final value is always written."""
         now = time.monotonic()
         if now - self._written < SECONDS and not final:
             return
@@ -44,7 +44,7 @@ class StatusFile:
             os.replace(temporary, self.path)
 
     def read(self) -> Any:
-        """The value that was written last; None before the first."""
+        """Return the value that was written last; None before the first."""
         try:
             return json.loads(self.path.read_text())
         except OSError:
@@ -52,7 +52,7 @@ class StatusFile:
 
 
 class CommandProgress:
-    """What a command tells the dashboard that started it: the share that is done, and what is being done."""
+    """The progress that a command reports to the dashboard that started it: a share, and a description."""
 
     def __init__(self) -> None:
         named = os.environ.get(VARIABLE)
@@ -64,7 +64,7 @@ class CommandProgress:
 
 
 class Meter:
-    """A `Tell` in another process, whose counts this process reads."""
+    """A `Tell` for another process, whose counts this process reads."""
 
     def __init__(self, path: Path) -> None:
         self._file = StatusFile(path)
@@ -73,33 +73,33 @@ class Meter:
         self._file.write([done, total], final=done >= total)
 
     def read(self) -> tuple[int, int] | None:
-        """The counts that were told last; None before the first."""
+        """Return the latest counts; None before the first."""
         counts = self._file.read()
         return None if counts is None else (int(counts[0]), int(counts[1]))
 
 
 @contextmanager
 def follow_meters(meters: Mapping[str, Meter], progress: Callable[[str, int, int], None]) -> Iterator[None]:
-    """While the block runs, and once more after it, tell `progress` what changes in the meters."""
-    told: dict[str, tuple[int, int]] = {}
-    over = threading.Event()
+    """Report changes of the meters to `progress` while the block runs, and once more after it."""
+    latest: dict[str, tuple[int, int]] = {}
+    finished = threading.Event()
 
-    def look() -> None:
+    def report() -> None:
         for name, meter in meters.items():
-            news = meter.read()
-            if news is not None and told.get(name) != news:
-                told[name] = news
-                progress(name, *news)
+            counts = meter.read()
+            if counts is not None and latest.get(name) != counts:
+                latest[name] = counts
+                progress(name, *counts)
 
     def follow() -> None:
-        while not over.wait(SECONDS):
-            look()
+        while not finished.wait(SECONDS):
+            report()
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         thread.join()
-        look()
+        report()

@@ -1,4 +1,4 @@
-"""Lists of seeds, as commands read them and as settings check them."""
+"""Lists of seeds: parsed from command lines, checked in settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from portfolio_sdpo.errors import SettingsError
 
 
 def parse_seeds(option: str, text: str) -> tuple[int, ...]:
-    """The numbers of `0,1,2`, the value of a command's option.
+    """Parse the value of a command-line option such as `0,1,2`.
 
     >>> parse_seeds("--seeds", "0,1,2")
     (0, 1, 2)
@@ -14,11 +14,13 @@ def parse_seeds(option: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise SettingsError(f"{option}: must be whole numbers with commas between them (got {text!r}).") from None
+        raise SettingsError(
+            f"{option}: must be whole numbers separated by commas, such as 0,1,2 (got {text!r})."
+        ) from None
 
 
 def check_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
-    """The seeds, if they can be seeds; a validator of settings."""
+    """Return the seeds if they are valid; a validator of settings."""
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise ValueError("must be different numbers, none of them negative, and at least one")
+        raise ValueError("must be at least one number, all different, none negative")
     return seeds

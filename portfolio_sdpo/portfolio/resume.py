@@ -15,7 +15,7 @@ from typing import Any
 
 from portfolio_sdpo import __version__
 from portfolio_sdpo.common.files import data_directory, write_atomically
-from portfolio_sdpo.errors import CheckpointError, Interrupted
+from portfolio_sdpo.errors import CheckpointError, Interruption
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.rl.checkpoint import checkpoints, fingerprint, save_checkpoint
 from portfolio_sdpo.rl.trainer import interrupt_held_back
@@ -50,7 +50,7 @@ def resumable(
                 progress(number)
             # After the last update there is nothing left to interrupt but the writing.
             if interrupted.is_set() and number < agent.settings.first:
-                raise Interrupted(_save(agent, folder, run))
+                raise Interruption(_save(agent, folder, run))
 
         agent.watch = watch
         try:

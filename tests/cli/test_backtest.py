@@ -79,7 +79,7 @@ def test_json_is_the_record(tmp_path: Path):
         (("--preset", "magic"), "there is no 'magic'; there are default, paper-stocks"),
         (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
         (("--fee-bps", "-3"), "fee_bps: "),
-        (("--seeds", "a"), "--seeds: must be whole numbers with commas between them"),
+        (("--seeds", "a"), "--seeds: must be whole numbers separated by commas"),
         (("--out", "."), "never overwritten"),
         (("--algo", "magic"), "there is no agent 'magic'"),
     ],

@@ -366,7 +366,7 @@ def test_ctrl_c_during_a_fetch_keeps_what_arrived(data_link: DataLink, slow: str
     assert told["kind"] == "Interrupted"
     if slow == "A":
         assert told["error"].startswith(
-            "no ticker has arrived yet, so nothing is saved; go on with `portfolio-sdpo data"
+            "no ticker has arrived yet, so nothing is saved; continue with `portfolio-sdpo data"
         )
         assert out == "" and record("list")["snapshots"] == []
         return

@@ -79,10 +79,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch, tried in tests of its own, is sound."""
 
     class Sound:
-        def finding(self) -> Finding:
+        def finish(self) -> Finding:
             return Finding("torch", "ok", "It works.")
 
-    monkeypatch.setattr(_checks, "Torch", Sound)
+    monkeypatch.setattr(_checks, "TorchCheck", Sound)
 
 
 @pytest.mark.usefixtures("quick")
@@ -119,63 +119,63 @@ def test_a_home_that_cannot_be_written_to(place: str, tmp_path: Path, monkeypatc
     assert found.next == "Correct its permissions, or set PORTFOLIO_SDPO_HOME to another folder."
 
 
-@pytest.mark.parametrize(("limit", "status"), [("LEAST_ROOM", "failure"), ("SCARCE_ROOM", "warning")])
+@pytest.mark.parametrize(("limit", "status"), [("MINIMUM_SPACE", "failure"), ("LOW_SPACE", "warning")])
 def test_a_disk_without_room(limit: str, status: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(_checks, limit, 1 << 60)
     found = only(_checks.check_data_directory())
-    assert found.status == status and "GB free" in found.sentence and str(found.next).startswith("Make room")
+    assert found.status == status and "GB free" in found.sentence and str(found.next).startswith("Free some disk space")
 
 
 def test_a_registry_whose_audit_was_edited(home: Path):
     with Registry.open() as registry:
         for number in range(3):
             registry.append_audit([AuditEntry(request_id=f"r{number}", weights={"CASH": 1.0}, response_hash="a" * 64)])
-    assert only(_checks.registry(None)).status == "ok"
+    assert only(_checks.check_registry(None)).status == "ok"
     with closing(sqlite3.connect(home / "registry.db")) as database, database:
         database.execute("DROP TRIGGER audit_no_update")
         database.execute("UPDATE audit SET request_id = 'forged' WHERE seq = 2")
-    found = only(_checks.registry(None))
-    assert found.status == "failure" and "audit" in found.sentence and str(found.next).startswith("Restore a copy of ")
+    found = only(_checks.check_registry(None))
+    assert found.status == "failure" and "audit" in found.sentence and str(found.next).startswith("Restore ")
 
 
 def test_a_registry_that_does_not_answer():
-    found = only(_checks.registry("postgresql://nobody@127.0.0.1:1/none"))
+    found = only(_checks.check_registry("postgresql://nobody@127.0.0.1:1/none"))
     assert found.status == "failure" and found.next and "Traceback" not in found.sentence
 
 
 def test_a_snapshot_whose_bytes_changed(home: Path):
     save("mine", datetime(2026, 1, 5))
-    assert {each.status for each in _checks.snapshots()} == {"ok"}
+    assert {each.status for each in _checks.check_snapshots()} == {"ok"}
     (table,) = (home / "snapshots" / "objects").rglob("*.parquet")
     table.chmod(0o644)
     content = bytearray(table.read_bytes())
     content[len(content) // 2] ^= 1
     table.write_bytes(content)
-    found = next(_checks.snapshots())
+    found = next(_checks.check_snapshots())
     assert (found.check, found.status) == ("snapshots", "failure") and found.next
 
 
 def test_prices_from_the_future_speak_of_the_clock():
     save("tomorrow", datetime.now(UTC).replace(tzinfo=None) + timedelta(days=60))
-    clock = [each for each in _checks.snapshots() if each.check == "clock"]
+    clock = [each for each in _checks.check_snapshots() if each.check == "clock"]
     assert [each.status for each in clock] == ["warning"] and "tomorrow" in clock[0].sentence
-    assert str(clock[0].next).startswith("Set the clock")
+    assert str(clock[0].next).startswith("Correct the clock")
 
 
 def test_a_port_in_use_and_one_that_is_none(monkeypatch: pytest.MonkeyPatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         monkeypatch.setenv("PORTFOLIO_SDPO_SERVE_PORT", str(port))
-        found = only(_checks.ports())
+        found = only(_checks.check_ports())
     assert found.status == "warning" and f"{port} of `serve`" in found.sentence and "--port 0" in str(found.next)
     for wrong in ("http", "99999", "-1"):
         monkeypatch.setenv("PORTFOLIO_SDPO_SERVE_PORT", wrong)
-        assert only(_checks.ports()).status == "failure"
+        assert only(_checks.check_ports()).status == "failure"
 
 
 def test_a_machine_without_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = only(_checks.browser())
+    found = only(_checks.check_browser())
     assert found.status == "warning" and found.next == "apt install chromium."
 
 
@@ -184,15 +184,15 @@ def test_a_machine_without_chromium(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     [
         ("raise ImportError('libtorch.so: cannot open shared object file')", "failure", "libtorch.so"),
         ("import os; os.kill(os.getpid(), 11)", "failure", "exit code -11"),
-        ("import time; time.sleep(60)", "warning", "was not there after"),
+        ("import time; time.sleep(60)", "warning", "was not imported within"),
     ],
     ids=["does not load", "crashes", "hangs"],
 )
 def test_a_torch_that(content: str, status: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "torch.py").write_text(content)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(_checks, "PATIENCE", 3.0 if status == "warning" else 60.0)
-    found = _checks.Torch().finding()
+    monkeypatch.setattr(_checks, "TORCH_SECONDS", 3.0 if status == "warning" else 60.0)
+    found = _checks.TorchCheck().finish()
     assert found.status == status and told in found.sentence and found.next
 
 

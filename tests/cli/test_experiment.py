@@ -113,9 +113,15 @@ def test_a_failed_run_is_a_sentence_and_a_non_zero_exit():
         (("run", "nope"), "there is no experiment 'nope'; choose one of cmdp-cvar, "),
         (("show", "nope"), "there is no experiment 'nope'"),
         (("figures", "nope"), "there is no experiment 'nope'"),
-        (("run", "tiny", "--seeds", "1,x"), "--seeds: must be whole numbers with commas between them (got '1,x')."),
+        (
+            ("run", "tiny", "--seeds", "1,x"),
+            "--seeds: must be whole numbers separated by commas, such as 0,1,2 (got '1,x').",
+        ),
         (("run", "tiny", "--seeds", ""), "--seeds: must be whole numbers"),
-        (("run", "tiny", "--seeds", "-1"), "Experiment.seeds: must be different numbers, none of them negative"),
+        (
+            ("run", "tiny", "--seeds", "-1"),
+            "Experiment.seeds: must be at least one number, all different, none negative",
+        ),
         (("run", "tiny", "--cmdp-seeds", "3,3"), "Experiment.cmdp_seeds: must be different numbers"),
         (("run", "tiny", "--algorithms", "dqn"), "algorithms: tiny has no 'dqn'; it has ppo, sdpo."),
         (("run", "tiny", "--iterations", "0"), "Experiment.iterations: input should be greater than or equal to 1"),

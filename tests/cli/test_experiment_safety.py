@@ -119,7 +119,10 @@ def test_runs_in_parallel():
         (("show", "safety-d"), "there is no experiment 'safety-d'"),
         (("figures", "safety-d"), "there is no experiment 'safety-d'"),
         (("run", "safety-toy", "--algorithms", "dqn"), "algorithms: safety-toy has no 'dqn'; it has ppo, sdpo."),
-        (("show", "safety-toy", "--seeds", "x"), "--seeds: must be whole numbers with commas between them (got 'x')."),
+        (
+            ("show", "safety-toy", "--seeds", "x"),
+            "--seeds: must be whole numbers separated by commas, such as 0,1,2 (got 'x').",
+        ),
         (("run", "safety-toy", "--cmdp-seeds", "1"), "--cmdp-seeds: safety-toy is on Safety Gym and has no CMDP"),
         (("run", "cmdp-cvar", "--workers", "2"), "--workers: cmdp-cvar collects in the run's own process"),
         (("run", "stocks", "--workers", "2"), "--workers: stocks collects in the run's own process"),

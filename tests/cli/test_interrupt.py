@@ -80,7 +80,7 @@ def interrupted(line: str, when: Callable[[], object]) -> str:
 def sentence(errors: str, line: str) -> str:
     """The only line of stderr, which ends in the command that goes on."""
     assert errors.startswith("Interrupted: ") and errors.count("\n") == 1, errors
-    assert errors.endswith(f"; go on with `portfolio-sdpo {line}`.\n")
+    assert errors.endswith(f"; continue with `portfolio-sdpo {line}`.\n")
     return errors.removeprefix("Interrupted: ")
 
 
@@ -115,7 +115,7 @@ def test_train_goes_on_to_the_same_bytes(home: Path):
 def test_train_for_machines(home: Path):
     Path("agent.toml").write_text(AGENT.format(first=10_000_000, further=1))
     told = json.loads(interrupted("train --config agent.toml --json", lambda: share() > 0))
-    assert told["kind"] == "Interrupted" and "updates are saved; go on with `portfolio-sdpo train" in told["error"]
+    assert told["kind"] == "Interrupted" and "updates are saved; continue with `portfolio-sdpo train" in told["error"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -168,4 +168,4 @@ def test_where_there_is_nothing_to_save_it_says_so():
         errors = interrupted(f"keys list --registry postgresql://nobody@127.0.0.1:{port}/none", asked)
         for connection in heard:
             connection.close()
-    assert errors == "Interrupted: nothing was under way that would have to be saved.\n"
+    assert errors == "Interrupted: no work had to be saved.\n"
