@@ -15,6 +15,10 @@ class SettingsError(PortfolioSdpoError, ValueError):
     """A setting is out of range or contradicts another one; the message names the field."""
 
 
+class NotFittedError(PortfolioSdpoError, ValueError, AttributeError):
+    """An estimator is asked for what it only knows once it is fitted."""
+
+
 class EnvironmentFault(PortfolioSdpoError):
     """The environment broke its contract: NaN, a missing signal, a shape that changes."""
 

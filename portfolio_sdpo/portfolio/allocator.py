@@ -1,0 +1,400 @@
+"""`SafeAllocator`: the learning agent with an estimator's manners, from a frame of prices to weights for today.
+
+It adds nothing to what `portfolio-sdpo train` learns and `portfolio-sdpo serve` serves: the same settings, seed and
+prices give the same weights to the last bit. What it has learned is kept as the bytes of the agent's files (`store`),
+so that a copy, a pickle and a saved folder are the same policy, and `predict` leaves it as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from pydantic_core import to_jsonable_python
+
+from portfolio_sdpo.common.files import CONFIG
+from portfolio_sdpo.errors import DataQualityError, NotFittedError, SettingsError, did_you_mean
+from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
+from portfolio_sdpo.portfolio.holdings import read_held
+from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.load import market_of
+from portfolio_sdpo.portfolio.market import Array, Market, all_cash
+from portfolio_sdpo.portfolio.presets import PRESETS, Plan, plan
+from portfolio_sdpo.portfolio.shield import shield
+from portfolio_sdpo.portfolio.store import FOLDERS, agent_from_parts, describe, read_parts, to_parts
+from portfolio_sdpo.prices.frame_checks import check_prices
+
+
+class CappedAgent(Agent):
+    """An agent whose decisions respect a largest weight of a stock; what is above it is held in cash."""
+
+    limits = Limits()
+
+    def decide(self, history: Market, held: Array) -> Array:
+        """See `Agent.decide`."""
+        return self.limits.apply(super().decide(history, held), held, history.listed[-1])
+
+
+class SafeAllocator:
+    """A long-only allocation policy whose CVaR limit holds while it learns and when it trades.
+
+    It learns by SDPO on scenarios drawn from the prices it is fitted to, and maximises growth net of fees subject to
+    CVaR_α(return over `horizon` sessions) ≥ `cvar`. Its weights then pass the shield, which scales them towards cash
+    until the limit holds on the past at today's volatility as well.
+
+    Parameters
+    ----------
+    cvar : float, default -0.05
+        The lowest CVaR allowed; a loss is negative. The default: the worst 5 % of 15-session periods may lose 5 % on
+        average.
+    alpha : float, default 0.05
+        Tail fraction of the CVaR, between 0 and 1.
+    horizon : int, default 15
+        Sessions of the periods that the limit is about.
+    fee_bps : float, default 5.0
+        Fee on what is traded that training reckons with, in hundredths of a percent.
+    max_weight : float, optional
+        Largest weight of a stock; what is above it is held in cash. By default there is no cap.
+    cash : float or "tbill", default 0.0
+        What cash earns: an annual rate (0.02 = 2 %), or the bundled 13-week Treasury bill.
+    preset : str, default "default"
+        What everything that has no parameter here is taken from: `"default"` or `"paper-stocks"`.
+    algorithm : str, default "sdpo"
+        The agent of the preset that learns: `"sdpo"`, or `"ppo"`, which knows no limit.
+    settings : mapping, optional
+        Fields of `AgentSettings` that replace those of the preset, such as `{"first": 100, "history": 504}`.
+    shield : bool, default True
+        Whether weights pass the shield. In a backtest, `backtest(..., shield=...)` decides.
+    retrain : bool, default True
+        Whether the policy keeps learning: `predict` at a later close than that of the fit, and every further decision
+        of a backtest, then train on what has become known. False freezes the policy.
+    seed : int, default 0
+        Seed of networks and scenarios; the same seed gives the same weights to the last bit.
+
+    Attributes
+    ----------
+    weights_ : Series of shape (1 + n_tickers,)
+        What to hold from the last close of the fit on, starting from cash.
+    as_of_ : Timestamp
+        The last close that it knows.
+    trace_ : DataFrame
+        One row per update: `date`, `iteration`, `objective`, `risk`, `bound`, `slack`, `regime`.
+    feature_names_in_ : ndarray of shape (n_tickers,)
+        The tickers.
+    n_features_in_ : int
+        How many tickers there are.
+    agent_ : Agent
+        A copy of the trained agent.
+
+    See Also
+    --------
+    portfolio_sdpo.backtest : walk-forward backtests, in which a policy starts untrained and learns as time goes by.
+    portfolio_sdpo.load_prices : prices from files and snapshots.
+
+    Notes
+    -----
+    `fit` with the default preset takes as long as `portfolio-sdpo train` (500 updates); the examples use very few.
+    `sklearn.base.clone` and the searches over parameters built on it work, without scikit-learn being required.
+
+    Examples
+    --------
+    >>> from portfolio_sdpo import SafeAllocator, load_prices
+    >>> prices = load_prices("sample").loc[:"2018"]
+    >>> policy = SafeAllocator(cvar=-0.05, max_weight=0.3, settings={"first": 5, "paths": 32})
+    >>> policy.fit(prices).predict(prices).index.tolist()
+    ['CASH', 'AAPL', 'CSCO', 'DOW', 'GE', 'GS', 'JNJ', 'JPM', 'MMM', 'MSFT']
+    >>> policy.as_of_
+    Timestamp('2018-12-31 00:00:00')
+    >>> bool(policy.predict(prices, held={"MSFT": 0.5}).drop("CASH").max() <= 0.3)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        cvar: float = -0.05,
+        alpha: float = 0.05,
+        horizon: int = 15,
+        fee_bps: float = 5.0,
+        max_weight: float | None = None,
+        cash: Any = 0.0,
+        preset: str = "default",
+        algorithm: str = "sdpo",
+        settings: Mapping[str, Any] | None = None,
+        shield: bool = True,
+        retrain: bool = True,
+        seed: int = 0,
+    ) -> None:
+        # As they were given, which scikit-learn's clone relies on.
+        self.cvar = cvar
+        self.alpha = alpha
+        self.horizon = horizon
+        self.fee_bps = fee_bps
+        self.max_weight = max_weight
+        self.cash = cash
+        self.preset = preset
+        self.algorithm = algorithm
+        self.settings = settings
+        self.shield = shield
+        self.retrain = retrain
+        self.seed = seed
+        self._plan()
+
+    def fit(self, prices: pd.DataFrame, y: None = None) -> Self:
+        """Train a new policy on everything up to the last close of the prices.
+
+        Parameters
+        ----------
+        prices : DataFrame of shape (n_sessions, n_tickers)
+            Adjusted closes, dates as index; NaN where a ticker has no price.
+        y : None
+            Ignored; there for pipelines.
+
+        Returns
+        -------
+        SafeAllocator
+            Itself.
+        """
+        market, data = market_of(check_prices(prices, allow_empty=True), self._plan().cash)
+        agent = self._make(self._settings(), self.seed, self.algorithm)
+        agent.decide(market, all_cash(len(market.assets)))
+        self._remember(agent, market, data)
+        return self
+
+    def partial_fit(self, prices: pd.DataFrame, y: None = None) -> Self:
+        """Train the fitted policy further on prices that reach beyond its last close, or `fit` it if it is new.
+
+        The parameters are those of `fit`; how long it trains is the setting `further`.
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(prices)
+        market, data = self._market(prices)
+        agent = self._load_agent()
+        agent.decide(market, all_cash(len(market.assets)))
+        self._remember(agent, market, data)
+        return self
+
+    def predict(self, prices: pd.DataFrame, held: Mapping[str, float] | pd.Series | None = None) -> pd.Series:
+        """Return what to hold from the last close of the prices on: the weights that `portfolio-sdpo serve` serves.
+
+        The policy itself stays as it is: where it has to train on newer prices first (see `retrain`), a copy does.
+
+        Parameters
+        ----------
+        prices : DataFrame of shape (n_sessions, n_tickers)
+            Adjusted closes of the fitted tickers, in any order, up to a close not before that of the fit.
+        held : mapping or Series, optional
+            What is held at that close, by ticker, in shares of wealth; `CASH` may be left out, and is then what
+            remains. By default all is in cash.
+
+        Returns
+        -------
+        Series of shape (1 + n_tickers,)
+            Weights over CASH and the tickers in the order of the fit, none negative, sum 1; its name is the day of the
+            close.
+        """
+        market, _ = self._market(prices)
+        agent = self._load_agent(frozen=not self.retrain)
+        weights = agent.decide(market, read_held(held, market.assets))
+        if self.shield:
+            weights = shield(weights, market, agent.settings.limit).weights
+        return _named(market.assets, weights, market.dates[-1])
+
+    def strategy(self, name: str) -> Agent:
+        """Return a strategy for a backtest, with a name.
+
+        A policy that keeps learning starts untrained there, whatever it was fitted to, so that no decision knows a
+        later price. A frozen one (`retrain=False`) decides as it was fitted; if it was not, it trains once, at the
+        first decision.
+        """
+        if self.__sklearn_is_fitted__() and not self.retrain:
+            return self._load_agent(frozen=True, name=name)
+        return self._make(self._settings(), self.seed, name, frozen=not self.retrain)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the fitted policy to a new folder and return its path.
+
+        It has the files of `portfolio-sdpo train` (safetensors, JSON and Parquet, no pickle), so that
+        `portfolio-sdpo models add` takes it; only `max_weight` is known to this class alone.
+        """
+        self._check_fitted()
+        FOLDERS.write(Path(folder), self._parts)
+        return Path(folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """Return the policy in a folder that `save` or `portfolio-sdpo train` wrote."""
+        place = Path(folder)
+        parts = read_parts(place)
+        config = FOLDERS.parse_json(parts[CONFIG], place, CONFIG)
+        try:
+            policy = cls(**(config.get("allocator") or _parameters_of(config)))
+        except (KeyError, TypeError, ValueError) as error:
+            raise FOLDERS.damaged(place, CONFIG, error) from None
+        policy._set_fitted(parts, config, agent_from_parts(parts, place))
+        return policy
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name, as scikit-learn's estimators do."""
+        return {name: getattr(self, name) for name in PARAMETERS}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters by name; what was fitted stays until the next `fit`."""
+        unknown = next((name for name in params if name not in PARAMETERS), None)
+        if unknown is not None:
+            raise SettingsError(
+                f"{unknown}: SafeAllocator has no such parameter{did_you_mean(unknown, PARAMETERS)}; it has "
+                f"{', '.join(PARAMETERS)}."
+            )
+        type(self)(**{**self.get_params(), **params})  # refused as a whole, before anything is changed
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    @property
+    def agent_(self) -> Agent:
+        """A copy of the trained agent."""
+        return self._load_agent()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "as_of_")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))
+
+    def __repr__(self) -> str:
+        given = {name: repr(getattr(self, name)) for name in PARAMETERS}
+        changed = [f"{name}={text}" for name, text in given.items() if text != repr(PARAMETERS[name])]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def _plan(self) -> Plan:
+        """The settings of agent, fee and cash; an error names the parameter that is wrong."""
+        self._check_parameters()
+        config = dict(self.settings or {})
+        for field, parameter in {"limit": "cvar, alpha and horizon", "fee": "fee_bps"}.items():
+            if field in config:
+                raise SettingsError(f"settings: give {parameter} instead of {field}, which is not taken from there.")
+        try:
+            return plan(
+                self.preset,
+                [self.algorithm],
+                config=config,
+                alpha=float(self.alpha),
+                bound=float(self.cvar),
+                horizon=int(self.horizon),
+                fee_bps=float(self.fee_bps),
+                cash=self.cash,
+            )
+        except SettingsError as error:
+            sentence = str(error).replace("AgentSettings", "settings").replace("algo:", "algorithm:")
+            raise SettingsError(sentence) from None
+
+    def _check_parameters(self) -> None:
+        cap = 1.0 if self.max_weight is None else self.max_weight
+        for name, right, wanted in (
+            ("cvar", _is_number(self.cvar) and -1 < self.cvar <= 0, "a loss is negative: give -0.05 for 5 %"),
+            ("alpha", _is_number(self.alpha) and 0 < self.alpha < 1, "must be a share between 0 and 1, such as 0.05"),
+            ("horizon", _is_whole(self.horizon) and self.horizon >= 1, "must be a number of sessions, such as 15"),
+            ("fee_bps", _is_number(self.fee_bps) and 0 <= self.fee_bps < 1e4, "must be basis points, such as 5"),
+            ("max_weight", _is_number(cap) and 0 < cap <= 1, "must be a share of at most 1, such as 0.4, or None"),
+            ("seed", _is_whole(self.seed) and self.seed >= 0, "must be a whole number from 0 on"),
+        ):
+            if not right:
+                raise SettingsError(f"{name}: {wanted} (got {getattr(self, name)!r}).")
+
+    def _settings(self) -> AgentSettings:
+        return self._plan().agents[self.algorithm]
+
+    def _make(self, settings: AgentSettings, seed: int, name: str, frozen: bool = False) -> Agent:
+        agent = CappedAgent(settings.model_copy(update={"further": 0}) if frozen else settings, int(seed), name)
+        agent.limits = Limits(max_weight=self.max_weight)
+        return agent
+
+    def _load_agent(self, frozen: bool = False, name: str | None = None) -> Agent:
+        """The fitted agent, built from its files, so that the fitted one never changes."""
+        self._check_fitted()
+        loaded = agent_from_parts(self._parts, Path())
+        agent = self._make(loaded.settings, loaded.seed, name or loaded.name, frozen)
+        agent.learner, agent.assets = loaded.learner, loaded.assets
+        agent.as_of, agent.trace = loaded.as_of, loaded.trace
+        return agent
+
+    def _market(self, prices: pd.DataFrame) -> tuple[Market, dict[str, Any]]:
+        """The market of the fitted tickers, and what is known about its data."""
+        self._check_fitted()
+        frame = check_prices(prices, allow_empty=True)
+        known = [str(ticker) for ticker in self.feature_names_in_]
+        missing = [ticker for ticker in known if ticker not in frame.columns]
+        strange = [ticker for ticker in frame.columns if ticker not in known]
+        if missing or strange:
+            faults = [f"{', '.join(missing)} missing"] * bool(missing) + [f"{', '.join(strange)} unknown"] * bool(
+                strange
+            )
+            raise DataQualityError(
+                f"prices: must have the tickers that the policy was fitted to ({'; '.join(faults)}); give prices of "
+                "these, or fit it again."
+            )
+        return market_of(frame[known], self._plan().cash)
+
+    def _remember(self, agent: Agent, market: Market, data: dict[str, Any]) -> None:
+        """Keep what the agent has learned as the content of its files."""
+        config = describe(agent, market, self._plan().cash, data)
+        config["allocator"] = to_jsonable_python(self.get_params())
+        self._set_fitted(to_parts(agent, config), config, agent)
+
+    def _set_fitted(self, parts: Mapping[str, bytes], config: Mapping[str, Any], agent: Agent) -> None:
+        today = config["today"]["shielded" if self.shield else "weights"]
+        assets = tuple(config["assets"])
+        self._parts = dict(parts)
+        self.feature_names_in_ = np.array(assets[1:], dtype=object)
+        self.n_features_in_ = len(assets) - 1
+        self.as_of_ = pd.Timestamp(config["as_of"])
+        self.weights_ = _named(assets, np.array([today.get(asset, 0.0) for asset in assets]), config["as_of"])
+        self.trace_ = pd.DataFrame(agent.trace)
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("This SafeAllocator is not fitted yet; call fit(prices) first.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _named(assets: Sequence[str], weights: Array, day: Any) -> pd.Series:
+    return pd.Series(weights, index=pd.Index(assets, name="ticker"), name=pd.Timestamp(day))
+
+
+def _parameters_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a policy that `portfolio-sdpo train` wrote."""
+    settings = dict(config["settings"])
+    limit, fee = settings.pop("limit"), settings.pop("fee")
+    return {
+        "cvar": limit["bound"],
+        "alpha": limit["alpha"],
+        "horizon": limit["horizon"],
+        "fee_bps": round(fee * 1e4, 9),
+        "cash": config["cash"],
+        "algorithm": config["label"] if config["label"] in PRESETS["default"].agents else "sdpo",
+        "settings": settings,
+        "seed": config["seed"],
+    }
+
+
+PARAMETERS: dict[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(SafeAllocator.__init__).parameters.items()
+    if name != "self"
+}
+"""The parameters of `SafeAllocator` and their defaults."""

@@ -1,0 +1,108 @@
+"""`load_prices`: one call from a file, a snapshot or a frame to a table of prices that has passed the checks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from portfolio_sdpo.errors import SettingsError, SnapshotError, did_you_mean
+from portfolio_sdpo.prices.frame_checks import check_prices
+
+
+def load_prices(
+    source: str | os.PathLike[str] | pd.DataFrame,
+    *,
+    layout: str | None = None,
+    dayfirst: bool | None = None,
+    calendar: str | None = "XNYS",
+) -> pd.DataFrame:
+    """Load adjusted closes from a file, a snapshot or a DataFrame, and check them.
+
+    Prices are never filled from the future. A file is cleaned as `portfolio-sdpo data import` cleans it: a gap of at
+    most five sessions keeps the last price, and what cannot be right is an error. A DataFrame is checked and otherwise
+    returned as it is.
+
+    Parameters
+    ----------
+    source : str, path or DataFrame
+        A CSV, gzipped CSV or Parquet file, or a folder of them; the name of a snapshot (`mine`, or `mine@hash` for one
+        of its versions); `"sample"`, the bundled prices of nine US stocks from 2016 to 2021, or `"sample-skfolio"`; or
+        a DataFrame of shape (n_sessions, n_tickers) with dates as its index. A text is taken as a snapshot's name
+        where there is such a snapshot, otherwise as a path.
+    layout : str, optional
+        The layout of the file, such as `"wide"`; by default it is recognised.
+    dayfirst : bool, optional
+        Whether 03/01/2011 is in January; by default the file has to tell.
+    calendar : str or None, default "XNYS"
+        The exchange whose sessions the dates of a file are compared with; None takes every date as a session.
+
+    Returns
+    -------
+    DataFrame of shape (n_sessions, n_tickers)
+        float64, index `date` ascending, NaN where a ticker has no price. For files, snapshots and samples,
+        `attrs["notes"]` is a tuple of sentences about the prices.
+
+    Raises
+    ------
+    LayoutError, DataQualityError, SnapshotError
+        If the file cannot be understood, the prices cannot be right, or there is no such snapshot or file.
+
+    Examples
+    --------
+    >>> prices = load_prices("sample")
+    >>> prices.shape
+    (1457, 9)
+    >>> prices.loc["2021-10-14", "MSFT"]
+    np.float64(302.75)
+    >>> load_prices(prices.pct_change().dropna())
+    Traceback (most recent call last):
+        ...
+    portfolio_sdpo.errors.DataQualityError: prices: these look like returns, not prices; give the adjusted closes \
+themselves, or build them from simple returns with 100 * (1 + returns).cumprod().
+    """
+    if not isinstance(source, str | os.PathLike):
+        return check_prices(source)
+    frame, notes = _read(source, layout, dayfirst, calendar)
+    frame = check_prices(frame)
+    frame.attrs["notes"] = notes
+    return frame
+
+
+def _read(
+    source: str | os.PathLike[str], layout: str | None, dayfirst: bool | None, calendar: str | None
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The cleaned prices of a snapshot, a file or a sample, and what is said about them."""
+    from portfolio_sdpo.prices.layouts import read_prices
+    from portfolio_sdpo.prices.samples import SAMPLES, load_sample
+    from portfolio_sdpo.prices.snapshots import NAME, Store
+
+    store = Store()
+    if isinstance(source, str) and NAME.fullmatch(source.partition("@")[0]):
+        if source.partition("@")[0] in store.list():
+            if (layout, dayfirst) != (None, None):
+                raise SettingsError(f"layout, dayfirst: are for files, and {source} is a snapshot; leave them out.")
+            snapshot = store.open(source)
+            return snapshot.frame, (*snapshot.manifest.notes, *snapshot.manifest.warnings)
+        if not Path(source).exists():
+            if source in SAMPLES:
+                return _clean(load_sample(source), "XNYS")
+            if not Path(source).suffix:
+                raise _unknown(source, (*store.list(), *SAMPLES))
+    return _clean(read_prices(Path(source).expanduser(), layout, dayfirst), calendar)
+
+
+def _clean(prices: Any, calendar: str | None) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    from portfolio_sdpo.prices.cleaning import clean
+
+    cleaned = clean(prices, calendar=calendar)
+    return cleaned.frame, (*prices.notes, *(finding.sentence for finding in cleaned.report.warnings))
+
+
+def _unknown(source: str, known: tuple[str, ...]) -> SnapshotError:
+    return SnapshotError(
+        f"prices: there is neither a snapshot nor a file called {source}{did_you_mean(source, known)}; name a file "
+        f"such as prices.csv, or one of {', '.join(known)}."
+    )
