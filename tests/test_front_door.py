@@ -57,7 +57,7 @@ def test_headline_names_explain_themselves(name):
 ORDERS = {
     "gymnasium first": "import gymnasium, portfolio_sdpo",
     "gymnasium last": "import portfolio_sdpo, gymnasium",
-    "looked for, then imported": "import portfolio_sdpo, importlib.util as i; i.find_spec('gymnasium'); import gymnasium",
+    "looked for first": "import portfolio_sdpo, importlib.util as i; i.find_spec('gymnasium'); import gymnasium",
     "by another package": "import portfolio_sdpo, gymnasium.spaces; import gymnasium",
 }
 
