@@ -64,9 +64,11 @@ def test_it_holds_what_the_agent_holds(frame, algorithm, learner):
     """The very weights of the agent with these settings, then through the shield."""
     market = Market.from_prices(frame)
     config = QUICK | {"episodes": 16, "learner": learner}
-    agent = Agent(preset("default", algorithm, config=config, alpha=0.1, bound=-0.02, horizon=5, fee_bps=5.0), seed=0)
+    agent = Agent(preset("default", algorithm, config=config, alpha=0.1, bound=-0.01, horizon=5, fee_bps=5.0), seed=0)
     expected = agent.decide(market, all_cash(5))
-    policy = SafeAllocator(**COMMON | {"settings": config}, algorithm=algorithm, seed=0, shield=False).fit(frame)
+    policy = SafeAllocator(
+        **COMMON | {"cvar": -0.01, "settings": config}, algorithm=algorithm, seed=0, shield=False
+    ).fit(frame)
     np.testing.assert_array_equal(policy.predict(frame), expected)
     np.testing.assert_array_equal(policy.weights_, expected)
     pd.testing.assert_frame_equal(policy.trace_, pd.DataFrame(agent.trace))
