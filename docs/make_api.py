@@ -1,15 +1,18 @@
 """Write `docs/api/`, the reference of the Python packages, from their sources: `make docs`.
 
-One page for each room of the house. A name is public if it is in the `__all__` of a module listed here or, where a
-module has none, if it is defined there and does not start with an underscore. Sources are read and not imported, so
-what the reference says is what is written there. A test fails when the pages are not up to date.
+The front door comes first, with whole docstrings; then one page for each room. A name is public if it is in the
+`__all__` of a module listed here or, where a module has none, if it is defined there and does not start with an
+underscore. Sources are parsed and not imported, so the reference says what is written there. A test fails when the
+pages are not up to date.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +20,36 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "api"
 PACKAGE = "portfolio_sdpo"
+WIDTH = 100
+DOOR = "front-door"
+"""The page of the package itself."""
 ROOMS = {
+    DOOR: ("",),
     "risk": ("risk", "risk.spec"),
     "rl": ("rl", "rl.algorithms"),
-    "market": (
-        "market.sources",
-        "market.layouts",
-        "market.cleaning",
-        "market.ingest",
-        "market.snapshots",
-        "market.update",
-        "market.samples",
+    "prices": (
+        "prices.sources",
+        "prices.layouts",
+        "prices.cleaning",
+        "prices.ingest",
+        "prices.snapshots",
+        "prices.update",
+        "prices.samples",
+    ),
+    "portfolio": (
+        "portfolio.agent",
+        "portfolio.presets",
+        "portfolio.shield",
+        "portfolio.market",
+        "portfolio.accounting",
+        "portfolio.limits",
+        "portfolio.store",
     ),
     "envs": ("envs", "envs.exact", "envs.portfolio", "envs.safety"),
-    "backtest": ("backtest", "backtest.presets", "backtest.agent", "backtest.run", "backtest.trained"),
-    "experiments": ("experiments.studies", "experiments.reproduce"),
+    "backtest": ("backtest", "backtest.run", "backtest.statistics", "backtest.coverage"),
+    "experiments": ("experiments.studies", "experiments.paper.reproduce"),
     "registry": ("registry", "registry.retrain"),
+    "common": ("common.plugins", "common.files"),
     "errors": ("errors",),
 }
 COMMAND = "make docs"
@@ -60,60 +77,83 @@ def index() -> str:
     lines = ["# API reference", "", f"Made from the docstrings by `{COMMAND}`; do not edit it by hand.", ""]
     for room, modules in ROOMS.items():
         summary = first_paragraph(ast.get_docstring(parsed(modules[0] if len(modules) == 1 else room)))
-        lines.append(f"- [{PACKAGE}.{room}]({room}.md): {summary}")
-    lines += [
-        "",
-        "The command line explains itself (`portfolio-sdpo --help`). The REST service has its reference in"
-        " `/api/v1/openapi.json`, and a readable page in [docs/serving.md](../serving.md).",
-        "",
-    ]
+        lines.append(wrap(f"- [{title(room)}]({room}.md): {summary}", "  "))
+    last = (
+        "The command line has help for every command (`portfolio-sdpo --help`). The REST service has its reference in "
+        "`/api/v1/openapi.json` and a guide in [docs/serving.md](../serving.md)."
+    )
+    lines += ["", wrap(last), ""]
     return "\n".join(lines)
+
+
+def title(room: str) -> str:
+    """The dotted name of a room."""
+    return PACKAGE if room == DOOR else f"{PACKAGE}.{room}"
 
 
 def page(room: str, modules: tuple[str, ...]) -> str:
     """The reference of a room."""
-    lines = [f"# {PACKAGE}.{room}", "", f"Made by `{COMMAND}`. [All rooms](README.md)", ""]
+    lines = [f"# {title(room)}", "", f"Made by `{COMMAND}`. [All rooms](README.md)", ""]
     for module in modules:
-        lines += [f"## {PACKAGE}.{module}", "", first_paragraph(ast.get_docstring(parsed(module))), ""]
+        text = ast.get_docstring(parsed(module)) or ""
+        if room == DOOR:
+            lines += [*fenced(text), ""]
+        else:
+            lines += [f"## {PACKAGE}.{module}", "", wrap(first_paragraph(text)), ""]
         for named in public(module):
-            lines += [f"### {named.name}", "", *described(named), ""]
+            lines += [f"### {named.name}", "", *describe(named, whole=room == DOOR), ""]
     return "\n".join(lines)
 
 
-def described(named: Named) -> Iterator[str]:
-    """The signature, the first paragraph and, of a class, its fields and public methods."""
+def fenced(text: str) -> list[str]:
+    """A docstring as it is written."""
+    return ["```text", *inspect.cleandoc(text).splitlines(), "```"]
+
+
+def wrap(text: str, indent: str = "") -> str:
+    """Text in lines of at most `WIDTH` columns, except where code is longer."""
+    protected = re.sub(r"`[^`]*`", lambda code: code[0].replace(" ", "\0"), text.replace("- ", "-\0", 1))
+    lines = textwrap.wrap(protected, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
+
+
+def describe(named: Named, *, whole: bool = False) -> Iterator[str]:
+    """The signature, the first paragraph or the whole docstring and, of a class, its fields and public methods."""
     node = named.node
+    if isinstance(node, Definition):
+        text = ast.get_docstring(node) or ""
+        prose = fenced(text) if whole else [wrap(first_paragraph(text))]
     if isinstance(node, ast.FunctionDef):
-        yield from (f"`{signature(node)}`", "", first_paragraph(ast.get_docstring(node)))
+        yield from (f"`{signature(node)}`", "", *prose)
     elif isinstance(node, ast.ClassDef):
         bases = ", ".join(ast.unparse(base) for base in node.bases)
         yield from (f"`class {node.name}({bases})`" if bases else f"`class {node.name}`", "")
-        yield first_paragraph(ast.get_docstring(node))
+        yield from prose
         members = list(members_of(node))
         if members:
             yield from ("", *members)
     else:
-        yield f"`{shortened(ast.unparse(node))}`"
+        yield f"`{shorten(ast.unparse(node))}`"
         if named.note:
-            yield from ("", named.note)
+            yield from ("", wrap(" ".join(named.note.split())))
 
 
 def members_of(node: ast.ClassDef) -> Iterator[str]:
     """A line for each field, property and method that is public and documented."""
     for item, following in zip(node.body, [*node.body[1:], ast.Pass()], strict=True):
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.target.id[0] != "_":
-            yield f"- `{shortened(ast.unparse(item))}`{told(text_of(following))}"
+            yield wrap(f"- `{shorten(ast.unparse(item))}`{explanation(text_of(following))}", "  ")
         elif isinstance(item, ast.FunctionDef) and item.name[0] != "_" and ast.get_docstring(item):
             decorators = {ast.unparse(each).partition("(")[0] for each in item.decorator_list}
             if "property" in decorators or "cached_property" in decorators:
                 result = f": {ast.unparse(item.returns)}" if item.returns else ""
-                yield f"- `{item.name}{result}`{told(ast.get_docstring(item))}"
+                yield wrap(f"- `{item.name}{result}`{explanation(ast.get_docstring(item))}", "  ")
             elif not {"field_validator", "model_validator", "overload"} & decorators:
-                yield f"- `{signature(item, method=True)}`{told(ast.get_docstring(item))}"
+                yield wrap(f"- `{signature(item, method=True)}`{explanation(ast.get_docstring(item))}", "  ")
 
 
-def told(text: str | None) -> str:
-    """What is put behind a member."""
+def explanation(text: str | None) -> str:
+    """The text behind a member."""
     return f": {first_paragraph(text)}" if text else ""
 
 
@@ -127,7 +167,7 @@ def signature(node: ast.FunctionDef, *, method: bool = False) -> str:
     return f"{node.name}({ast.unparse(arguments)}){result}"
 
 
-def shortened(text: str, longest: int = 160) -> str:
+def shorten(text: str, longest: int = 160) -> str:
     """In one line, cut where it is long."""
     text = " ".join(text.split())
     return text if len(text) <= longest else f"{text[:longest].rstrip()} …"
@@ -155,10 +195,10 @@ def public(module: str) -> Iterator[Named]:
                 yield named
         return
     for name in listed:
-        yield found(module, name)
+        yield find_definition(module, name)
 
 
-def found(module: str, name: str) -> Named:
+def find_definition(module: str, name: str) -> Named:
     """The definition of a name, followed through imports."""
     for named in definitions(module):
         if named.name == name:
@@ -167,8 +207,8 @@ def found(module: str, name: str) -> Named:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{PACKAGE}."):
             for alias in node.names:
                 if (alias.asname or alias.name) == name:
-                    return found(node.module.removeprefix(f"{PACKAGE}."), alias.name)
-    raise LookupError(f"{module} lists {name}, and it is not found")
+                    return find_definition(node.module.removeprefix(f"{PACKAGE}."), alias.name)
+    raise LookupError(f"{module or PACKAGE} lists {name}, which is defined nowhere")
 
 
 def definitions(module: str) -> Iterator[Named]:
@@ -198,7 +238,7 @@ def parsed(module: str) -> ast.Module:
 
 
 def main() -> None:
-    """Write the pages, and remove those of rooms that are no more."""
+    """Write the pages, and remove those of rooms that no longer exist."""
     FOLDER.mkdir(exist_ok=True)
     written = pages()
     for path in FOLDER.glob("*.md"):
