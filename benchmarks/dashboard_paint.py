@@ -111,18 +111,20 @@ def summary(times: list[dict[str, tuple[float, float]]]) -> dict[str, Any]:
 
 def sample() -> str:
     """Nine stocks through 2019."""
-    from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
+    from portfolio_sdpo.backtest.run import BacktestSettings
+    from portfolio_sdpo.report.result import run_backtest
 
     return run_backtest(BacktestSettings(start="2019-01-02", end="2019-12-31")).folder.name
 
 
 def many_stocks(count: int) -> str:
     """As many stocks through a year."""
-    from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
+    from portfolio_sdpo.backtest.run import BacktestSettings
     from portfolio_sdpo.prices.cleaning import clean
     from portfolio_sdpo.prices.manifest import Request
     from portfolio_sdpo.prices.prices import Prices
     from portfolio_sdpo.prices.snapshots import Store
+    from portfolio_sdpo.report.result import run_backtest
 
     days = pd.bdate_range("2017-12-01", "2019-12-31", unit="us")
     steps = np.random.default_rng(0).normal(3e-4, 0.015, (len(days), count))

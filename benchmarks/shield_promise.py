@@ -23,8 +23,8 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.backtest import CvarLimit, simulate
-from portfolio_sdpo.backtest.shielding import Recorded, Replayed, ShieldedStrategy
-from portfolio_sdpo.backtest.strategies import EqualWeight, MaximumReturn, taking_part
+from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy
+from portfolio_sdpo.backtest.strategies import EqualWeight, MaximumReturn, select_stocks
 from portfolio_sdpo.portfolio.market import Market, all_cash
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
 from portfolio_sdpo.portfolio.scenarios import as_stormy_as_today
@@ -50,7 +50,7 @@ class Mix:
 
     def decide(self, history: Market, held):
         weights = all_cash(len(held))
-        chosen = taking_part(history, min(self.history, len(history) - 1))
+        chosen = select_stocks(history, min(self.history, len(history) - 1))
         if len(chosen):
             gross_returns = history.gross_returns[-self.history :, chosen]
             if self.filtered is not None:
@@ -135,11 +135,12 @@ def main() -> None:
         market = Market.from_prices(frame.loc[: options.end])
         rows = results[universe] = {}
         for name, strategy in strategies().items():
-            recorded = Recorded(strategy)
-            rows[name] = figures(simulate(market, recorded, **common))
-            shields = {"shield": ShieldedStrategy(Replayed(recorded), LIMIT)}
+            track = simulate(market, strategy, **common)
+            rows[name] = figures(track)
+            replay = DecisionReplay(track.name, track.decisions, strategy.every)
+            shields = {"shield": ShieldedStrategy(replay, LIMIT)}
             if name == "equal-weight":
-                plain = ShieldedStrategy(Replayed(recorded), LIMIT, every=recorded.every, caution=None)
+                plain = ShieldedStrategy(replay, LIMIT, every=strategy.every, caution=None)
                 shields = {"plain shield": plain, **shields}
             for label, shielded in shields.items():
                 rows[f"{name} + {label}"] = figures(simulate(market, shielded, **common), shielded.days)

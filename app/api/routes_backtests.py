@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 
-from portfolio_sdpo.backtest.record import Record, list_records, read_config, read_record
-from portfolio_sdpo.backtest.tables import KEYS, by_track
+from portfolio_sdpo.backtest.record import KEYS, Record, list_records, read_config, read_record, split_by_track
 from portfolio_sdpo.errors import RunError
 
 from .problems import ProblemError, log, responses
@@ -56,7 +55,7 @@ def _brief(folder: Folder) -> BacktestBrief:
 
 
 def _tracks(record: Record) -> list[BacktestTrack]:
-    weights = by_track(record.weights)
+    weights = split_by_track(record.weights)
     return [
         BacktestTrack(
             strategy=name,
@@ -65,7 +64,7 @@ def _tracks(record: Record) -> list[BacktestTrack]:
             equity=_columns(rows),
             weights=_columns(weights[name, seed]),
         )
-        for (name, seed), rows in by_track(record.equity).items()
+        for (name, seed), rows in split_by_track(record.equity).items()
     ]
 
 

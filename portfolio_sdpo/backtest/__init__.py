@@ -12,9 +12,8 @@
 """
 
 from portfolio_sdpo.backtest.coverage import Promise, acerbi_szekely, check_promise, kupiec
-from portfolio_sdpo.backtest.resample import Bootstrap
 from portfolio_sdpo.backtest.simulate import Strategy, Track, simulate
-from portfolio_sdpo.backtest.statistics import Statistics, summarise
+from portfolio_sdpo.backtest.statistics import Bootstrap, Statistics, summarise
 from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
 from portfolio_sdpo.portfolio.shield import Caution, CvarLimit, Shielded, shield
 

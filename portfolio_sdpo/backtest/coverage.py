@@ -1,4 +1,4 @@
-"""Did the promise hold? Promised against realised CVaR, with tests that say how surprising the difference is.
+"""Whether the promise held: promised against realised CVaR, with tests that say how surprising the difference is.
 
 Losses are negative, as everywhere. A small p-value speaks against the promise; a large one does not prove it, least of
 all over a year of 15-session periods, of which only 16 do not overlap.
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from portfolio_sdpo.backtest.resample import Bootstrap, resampled_days
+from portfolio_sdpo.backtest.statistics import Bootstrap, check_returns, resample_days
+from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio.market import Array
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
@@ -63,14 +64,14 @@ def check_promise(returns: Array, limit: CvarLimit, bootstrap: Bootstrap | None 
     """
     from scipy.stats import binomtest
 
-    returns = checked_returns(returns)
+    returns = check_returns(returns)
     periods = window_returns(returns, limit.horizon)
     realised = float(conditional_value_at_risk(periods, limit.alpha))
     apart = periods[:: limit.horizon]
     breaches = int((apart < limit.bound).sum())
     interval, p_value = (math.nan, math.nan), math.nan
     if bootstrap is not None and len(periods):
-        days = resampled_days(returns, bootstrap, limit.horizon)
+        days = resample_days(returns, bootstrap, limit.horizon)
         drawn = conditional_value_at_risk(window_returns(returns[days], limit.horizon), limit.alpha)
         interval = bootstrap.interval(drawn)
         p_value = float(np.mean(drawn - realised <= realised - limit.bound))
@@ -132,9 +133,10 @@ def acerbi_szekely(
     """Acerbi and Szekely's second test (2014) of forecasts of VaR and CVaR, one per day or one for all.
 
     Z = 1 − Σ r_t·[r_t < VaR_t] / CVaR_t / (α·D) has mean 0 when the forecasts are right and is negative when losses are
-    worse. Its law depends on that of the returns, so the p-value is from a stationary bootstrap of the sum's terms.
+    worse. Its distribution depends on that of the returns, so the p-value comes from a stationary bootstrap of the
+    sum's terms.
     """
-    returns = checked_returns(returns)
+    returns = check_returns(returns)
     if not len(returns) or not 0.0 < alpha < 1.0:
         raise BacktestError("the test of CVaR forecasts needs at least one return and a tail fraction between 0 and 1.")
     var, cvar = (np.broadcast_to(np.asarray(forecast, dtype=np.float64), returns.shape) for forecast in (var, cvar))
@@ -142,24 +144,5 @@ def acerbi_szekely(
         raise BacktestError("forecasts must be finite, and CVaR a loss, that is below 0.")
     terms = 1.0 - np.where(returns < var, returns / cvar, 0.0) / alpha
     statistic = float(terms.mean())
-    drawn = terms[resampled_days(terms, bootstrap)].mean(-1)
+    drawn = terms[resample_days(terms, bootstrap)].mean(-1)
     return Evidence(statistic, float(np.mean(drawn - statistic <= statistic)))
-
-
-def checked_returns(returns: Array) -> Array:
-    """Daily returns [D], finite and above −1."""
-    returns = np.asarray(returns, dtype=np.float64)
-    if returns.ndim != 1 or not (np.isfinite(returns) & (returns > -1.0)).all():
-        raise BacktestError("returns must be one list of finite numbers above -1 (a loss of everything ends a track).")
-    return returns
-
-
-def json_ready(value: Any) -> Any:
-    """The value with NaN and infinities as None, all the way down."""
-    if isinstance(value, dict):
-        return {key: json_ready(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_ready(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value

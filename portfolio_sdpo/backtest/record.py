@@ -1,30 +1,66 @@
-"""A backtest on disk: one folder, there as a whole or not at all, never written to again.
+"""A backtest as data: its tables and figures in memory, and the folder that keeps them.
 
 config.json       settings, resolved strategies, data with its hash, package version
 metrics.json      one record per strategy and seed
-equity.parquet    wealth, returns, drawdown, costs      (the tables: see `tables`)
+equity.parquet    wealth, returns, drawdown, costs
 weights.parquet   weights of CASH and every ticker
 trades.parquet    every stock bought or sold
-trace.parquet     what agents told of their training    (only when they did)
-shield.parquet    what the shield did                   (only when it was on)
+trace.parquet     the agents' training, update by update  (only where agents were trained)
+shield.parquet    what the shield did                     (only where it was on)
 report.html       the page to look at
+
+A folder is there as a whole or not at all, and is never written to again. Every table has one row per strategy, seed
+and date, and the row of a date holds what is known at its close: nothing in it depends on a later price.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.common.files import CONFIG, FolderStore, to_json, to_parquet
+from portfolio_sdpo.backtest.coverage import check_promise, cvar_by_year
+from portfolio_sdpo.backtest.simulate import Track
+from portfolio_sdpo.backtest.statistics import Bootstrap, growth_difference, summarise
+from portfolio_sdpo.common.files import CONFIG, FolderStore, json_ready, to_json, to_parquet
+from portfolio_sdpo.errors import BacktestError
+from portfolio_sdpo.portfolio.market import named_weights
+from portfolio_sdpo.portfolio.return_measures import drawdowns, sharpe
+from portfolio_sdpo.portfolio.shield import CvarLimit
+from portfolio_sdpo.prices.prices import DATE_UNIT
+
+TrackKind = Literal["agent", "shielded", "benchmark"]
+KEYS = ("strategy", "seed", "date")
+TRACE_COLUMNS = ("iteration", "objective", "risk", "bound", "slack", "regime")
+"""Of an agent's training, beside the date: `slack` is positive inside the bound."""
+RIVALS = ("maximum-return", "maximum-return + shield", "equal-weight")
+"""Benchmarks that an agent's growth is compared with, session by session."""
+MAIN_BENCHMARKS = ("maximum-return", "equal-weight", "minimum-cvar", "minimum-variance", "risk-parity", "cash")
+"""Those that a reader wants to see first."""
 
 FOLDERS = FolderStore("backtest", "backtest", "backtests")
 REPORT = "report.html"
 TABLES = ("equity", "weights", "trades")
 OPTIONAL_TABLES = ("trace", "shield")
+
+
+@dataclass(frozen=True, eq=False)
+class StrategyRun:
+    """One strategy, with one seed, simulated through the market."""
+
+    track: Track
+    kind: TrackKind
+    seed: int | None = None
+    """None for what has no randomness."""
+    trace: Sequence[dict[str, Any]] = ()
+    """Rows with `date` and the columns TRACE_COLUMNS."""
+    shield: Sequence[dict[str, Any]] = ()
+    """Rows of `ShieldedStrategy.days`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +75,110 @@ class Record:
     trades: pd.DataFrame
     trace: pd.DataFrame | None = None
     shield: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True)
+class StrategyGroup:
+    """All records of `metrics.json` with one name: one line in a table, one curve in a figure."""
+
+    name: str
+    kind: str
+    records: tuple[dict[str, Any], ...]
+    """One per seed."""
+
+    @property
+    def median(self) -> dict[str, Any]:
+        """The seed in the middle by final wealth (the lower of two): a real track, so its figures belong together."""
+        ordered = sorted(self.records, key=lambda record: (record["final_wealth"], record["seed"] or 0))
+        return ordered[(len(ordered) - 1) // 2]
+
+    @property
+    def key(self) -> tuple[str, int | None]:
+        """Strategy and seed of the median record."""
+        return self.name, self.median["seed"]
+
+    def range(self, figure: str) -> tuple[float, float] | None:
+        """Lowest and highest of a figure over the seeds; None for a single one, or where one is not defined."""
+        values = [record[figure] for record in self.records]
+        if len(values) < 2 or None in values:
+            return None
+        return min(values), max(values)
+
+
+def group_by_strategy(metrics: Sequence[dict[str, Any]]) -> list[StrategyGroup]:
+    """Records by name: agents, each followed by its shielded self, then benchmarks, in the order they were run."""
+    named: dict[str, list[dict[str, Any]]] = {}
+    for record in metrics:
+        named.setdefault(record["strategy"], []).append(record)
+    groups = [StrategyGroup(name, records[0]["kind"], tuple(records)) for name, records in named.items()]
+    return sorted(groups, key=lambda group: group.kind == "benchmark")
+
+
+def select_main(groups: Sequence[StrategyGroup]) -> StrategyGroup:
+    """What the reader is told of first: the first agent, shielded if it is, else the strongest benchmark."""
+    by_name = {group.name: group for group in groups}
+    first = groups[0]
+    if first.kind != "benchmark":
+        return by_name.get(f"{first.name} + shield", first)
+    return next((by_name[name] for name in MAIN_BENCHMARKS if name in by_name), first)
+
+
+def select_rival(groups: Sequence[StrategyGroup], main: StrategyGroup) -> StrategyGroup | None:
+    """What the main one is compared with in a sentence: 1/N, or else the first other benchmark."""
+    others = [group for group in groups if group.kind == "benchmark" and group.name != main.name]
+    return next((group for group in others if group.name == "equal-weight"), others[0] if others else None)
+
+
+def make_metrics(runs: Sequence[StrategyRun], limit: CvarLimit, bootstrap: Bootstrap | None) -> list[dict[str, Any]]:
+    """One record per strategy and seed: `Statistics`, `Promise`, what the shield did, weights at the end and notes.
+
+    `against` is by how much an agent grew faster a year than each of the `RIVALS`, with an interval.
+    `final_weights` are what the last close finds, `next` what is to be held from it on.
+    Sharpe ratios are deflated by those of all tracks of the backtest.
+    """
+    trials = [float(sharpe(run.track.returns - run.track.cash_returns)) for run in runs]
+    rivals = {run.track.name: run.track for run in runs if run.track.name in RIVALS and run.kind == "benchmark"}
+    records = []
+    for run in runs:
+        track = run.track
+        figures = summarise(
+            track, alpha=limit.alpha, horizon=limit.horizon, trials=trials, bootstrap=bootstrap
+        ).to_json()
+        records.append(
+            {
+                "strategy": figures.pop("name"),
+                "seed": run.seed,
+                "kind": run.kind,
+                **figures,
+                "promise": check_promise(track.returns, limit, bootstrap).to_json(),
+                "cvar_by_year": cvar_by_year(track.returns, track.dates[1:], limit),
+                "shield": _summarise_shield(run),
+                "against": {
+                    name: growth_difference(track.returns, rival.returns, bootstrap)
+                    for name, rival in rivals.items()
+                    if run.kind != "benchmark"
+                },
+                "final_weights": named_weights(track.assets, track.held[-1]),
+                "next": {"as_of": str(track.dates[-1]), "weights": named_weights(track.assets, track.next_weights)},
+                "notes": list(track.notes),
+            }
+        )
+    return records
+
+
+def make_record(
+    config: dict[str, Any], metrics: list[dict[str, Any]], runs: Sequence[StrategyRun], fee: float
+) -> Record:
+    """The tables of the runs beside their figures."""
+    return Record(
+        config=config,
+        metrics=metrics,
+        equity=make_equity_table(runs),
+        weights=make_weights_table(runs),
+        trades=make_trades_table(runs, fee),
+        trace=make_trace_table(runs),
+        shield=make_shield_table(runs),
+    )
 
 
 def home() -> Path:
@@ -94,3 +234,118 @@ def read_table(folder: Path, name: str) -> pd.DataFrame:
 def list_records(root: Path | None = None) -> tuple[Path, ...]:
     """The folders of all backtests below `root` (by default `home`), the newest first as far as names tell."""
     return FOLDERS.list(root)
+
+
+def make_equity_table(runs: Sequence[StrategyRun]) -> pd.DataFrame:
+    """Wealth; the return since the session before and what cash earned in it; drawdown; cost and turnover of the trade.
+
+    On the first date there is no return yet, on the last no trade any more.
+    """
+    frames = []
+    for run in runs:
+        track = run.track
+        columns = {
+            "wealth": track.wealth,
+            "return": np.concatenate([[np.nan], track.returns]),
+            "cash_return": np.concatenate([[np.nan], track.cash_returns]),
+            "drawdown": drawdowns(track.returns),
+            "cost": np.concatenate([track.costs, [0.0]]),
+            "turnover": np.concatenate([track.turnover, [0.0]]),
+        }
+        frames.append(_keyed(run, track.dates, columns))
+    return pd.concat(frames, ignore_index=True)
+
+
+def make_weights_table(runs: Sequence[StrategyRun]) -> pd.DataFrame:
+    """Weights of CASH and every ticker after the trade of the date; on the last date, without one, the drifted ones."""
+    frames = []
+    for run in runs:
+        track = run.track
+        taken = set(KEYS) & set(track.assets)
+        if taken:
+            raise BacktestError(f"A ticker cannot be called {min(taken)} in a backtest; rename that column.")
+        weights = np.concatenate([track.weights, track.held[-1:]])
+        frames.append(_keyed(run, track.dates, dict(zip(track.assets, weights.T, strict=True))))
+    return pd.concat(frames, ignore_index=True)
+
+
+def make_trades_table(runs: Sequence[StrategyRun], fee: float) -> pd.DataFrame:
+    """Every stock bought or sold: weight before and after, amount (a sale is negative) and fee in units of wealth."""
+    frames = []
+    for run in runs:
+        track = run.track
+        wealth = track.wealth[:-1]
+        left = wealth - track.costs
+        amounts = left[:, None] * track.weights[:, 1:] - wealth[:, None] * track.held[:-1, 1:]
+        # What differs by rounding alone was not traded.
+        days, stocks = np.nonzero(np.abs(amounts) > 1e-12 * wealth[:, None])
+        amount = amounts[days, stocks]
+        columns = {
+            "ticker": np.array(track.assets[1:], dtype=object)[stocks],
+            "weight_before": track.held[days, stocks + 1],
+            "weight_after": track.weights[days, stocks + 1],
+            "amount": amount,
+            "cost": fee * np.abs(amount),
+        }
+        frames.append(_keyed(run, track.dates[days], columns))
+    return pd.concat(frames, ignore_index=True).astype({"ticker": "str"})
+
+
+def make_trace_table(runs: Sequence[StrategyRun]) -> pd.DataFrame | None:
+    """The agents' training, one row per update, or None where no agent was trained."""
+    frames = []
+    for run in runs:
+        if not run.trace:
+            continue
+        rows = pd.DataFrame(list(run.trace), columns=["date", *TRACE_COLUMNS])
+        try:
+            dates = rows.pop("date").to_numpy().astype("datetime64[D]")
+            numbers = rows.astype(dict.fromkeys(TRACE_COLUMNS[:-1], "float64"))
+        except (TypeError, ValueError) as error:
+            raise BacktestError(f"The training trace of {run.track.name} cannot be read ({error}).") from None
+        frames.append(_keyed(run, dates, {name: numbers[name].to_numpy() for name in TRACE_COLUMNS}))
+    return pd.concat(frames, ignore_index=True).astype({"regime": "str"}) if frames else None
+
+
+def make_shield_table(runs: Sequence[StrategyRun]) -> pd.DataFrame | None:
+    """What the shield did at every decision, or None without a shield."""
+    frames = []
+    for run in runs:
+        if run.shield:
+            rows = pd.DataFrame(list(run.shield))
+            dates = rows.pop("date").to_numpy().astype("datetime64[D]")
+            frames.append(_keyed(run, dates, {str(name): rows[name].to_numpy() for name in rows}))
+    return pd.concat(frames, ignore_index=True).astype({"removed": "str"}) if frames else None
+
+
+def split_by_track(table: pd.DataFrame) -> dict[tuple[str, int | None], pd.DataFrame]:
+    """The rows of each strategy and seed, in the order of the table."""
+    groups = table.groupby(["strategy", "seed"], sort=False, dropna=False)
+    return {(str(name), None if pd.isna(seed) else int(seed)): rows for (name, seed), rows in groups}
+
+
+def _keyed(run: StrategyRun, dates: Any, columns: dict[str, Any]) -> pd.DataFrame:
+    days = pd.DatetimeIndex(dates).as_unit(DATE_UNIT)
+    seeds = pd.array([run.seed] * len(days), dtype="Int64")
+    keys = {"strategy": pd.array([run.track.name] * len(days), dtype="str"), "seed": seeds, "date": days}
+    return pd.DataFrame({**keys, **columns})
+
+
+def _summarise_shield(run: StrategyRun) -> dict[str, Any] | None:
+    """What the shield did over a run."""
+    if not run.shield:
+        return None
+    kappas = np.array([day["kappa"] for day in run.shield])
+    decided = np.array([bool(day["decided"]) for day in run.shield])
+    return json_ready(
+        {
+            "looks": len(kappas),
+            "decisions": int(decided.sum()),
+            "scaled": int((kappas < 1.0).sum()),
+            "removed": sum(bool(day["removed"]) for day in run.shield),
+            # Between decisions κ is a share of what the shield has left already.
+            "mean_kappa": float(kappas[decided].mean()) if decided.any() else None,
+            "lowest_kappa": float(kappas.min()),
+            "unmet": sum(not day["meets"] for day in run.shield),
+        }
+    )

@@ -1,11 +1,14 @@
-"""One backtest from settings to a folder: prices, every strategy through the same walk, figures, record, report.
+"""One backtest: every strategy through the same simulation, its figures, and the record of it all.
 
-    result = run_backtest(BacktestSettings(start="2019-01-02", end="2019-12-31", fee_bps=5))
-    result.report       # the HTML page
+`simulate_strategies` works on any `Market` and writes nothing. `Backtest` is the same for a snapshot's prices, with
+agents whose work is saved as it goes (see `portfolio.resume`), so that a backtest that was killed continues where it
+was. `report.result.run_backtest` also writes the folder with the report.
 
-Learning agents are made elsewhere and given in: anything that is a `Strategy`. What is looked at besides is optional:
-`seed` (an int), `every`, and after the walk `trace`, rows about the training (see `tables.TRACE`). The walk of an
-`Agent` is saved as it goes (see `walks`): a backtest that was killed goes on where it was.
+    market = Market.from_prices(prices)
+    record = simulate_strategies(market, [Entry(make_strategy("equal-weight"))], BacktestSettings(fee_bps=5))
+
+Learning agents are made elsewhere: anything that is a `Strategy`. What is looked at besides is optional: `seed` (an
+int), and after the simulation `trace`, rows about the training (see `record.TRACE_COLUMNS`).
 """
 
 from __future__ import annotations
@@ -23,40 +26,33 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.backtest.coverage import check_promise, cvar_by_year, json_ready
-from portfolio_sdpo.backtest.resample import Bootstrap
-from portfolio_sdpo.backtest.shielding import Recorded, Replayed, ShieldedStrategy, sessions_between
-from portfolio_sdpo.backtest.simulate import Strategy, Track, simulate
-from portfolio_sdpo.backtest.statistics import growth_difference, summarise
-from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
+from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy, Strategy, Track, simulate
+from portfolio_sdpo.backtest.statistics import Bootstrap
+from portfolio_sdpo.backtest.strategies import BENCHMARKS, check_name, make_benchmark
 from portfolio_sdpo.common.extras import require_extra
 from portfolio_sdpo.common.files import make_id
 from portfolio_sdpo.common.progress import Meter, Tell, follow_meters
 from portfolio_sdpo.common.seeds import check_seeds
-from portfolio_sdpo.errors import Interruption, SettingsError, did_you_mean
-from portfolio_sdpo.portfolio import return_measures as measures
+from portfolio_sdpo.errors import Interruption, SettingsError
 from portfolio_sdpo.portfolio.limits import Limits
-from portfolio_sdpo.portfolio.load import Cash, checked_cash, load_market
-from portfolio_sdpo.portfolio.market import Market, named_weights
+from portfolio_sdpo.portfolio.load import Cash, checked_cash, load_market, select_days
+from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.settings import Settings
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.backtest.record import Record
-    from portfolio_sdpo.backtest.tables import Kind, Walk
+    from portfolio_sdpo.backtest.record import Record, StrategyRun, TrackKind
     from portfolio_sdpo.portfolio.agent import Agent
 
 SHIELDED_BENCHMARKS = ("maximum-return",)
-"""Where the shield is on, these pass it too: whoever keeps the limit is compared with who keeps it in the same way."""
-RIVALS = ("maximum-return", "maximum-return + shield", "equal-weight")
-"""Benchmarks that an agent's growth is compared with, session by session."""
+"""Where the shield is on, these pass it too, so that agents are compared with what keeps the limit in the same way."""
 Progress = Callable[[str, int, int], None]
-"""Called with the title of a walk, what is done of it and how much that will be: an agent's updates, decisions of
-others."""
+"""Called with the title of an entry, how much of it is done and how much there is: updates of an agent, else
+decisions."""
 
 
 class DeclaredAgent(Settings):
-    """What is written down about an agent that is given in."""
+    """What is written down about an agent, which is made elsewhere."""
 
     label: str = Field(min_length=1)
     """Its `name`."""
@@ -69,8 +65,8 @@ class BacktestSettings(Settings):
 
     snapshot: str | None = None
     """NAME or NAME@HASH of a snapshot; None = the bundled sample."""
-    strategies: tuple[str, ...] = tuple(STRATEGIES)
-    """Benchmarks by name."""
+    strategies: tuple[str, ...] = BENCHMARKS
+    """Benchmarks by name, this package's own or another's (`strategies.STRATEGIES`)."""
     agents: tuple[DeclaredAgent, ...] = ()
     start: date | None = None
     """Day of the first decision; None = as soon as 252 sessions lie before it."""
@@ -102,11 +98,7 @@ class BacktestSettings(Settings):
     @model_validator(mode="after")
     def _consistent(self) -> BacktestSettings:
         for name in self.strategies:
-            if name not in STRATEGIES:
-                raise SettingsError(
-                    f"strategies: there is no {name!r}{did_you_mean(name, STRATEGIES)}; "
-                    f"there are {', '.join(STRATEGIES)}."
-                )
+            check_name(name)
         labels = [agent.label for agent in self.agents]
         passing = [*labels, *(name for name in SHIELDED_BENCHMARKS if name in self.strategies)] if self.shield else []
         names = [*self.strategies, *labels, *(f"{name} + shield" for name in passing)]
@@ -132,153 +124,125 @@ class BacktestSettings(Settings):
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
-    """Where a backtest was written, and what."""
-
-    folder: Path
-    record: Record
-
-    @property
-    def report(self) -> Path:
-        """The HTML page."""
-        from portfolio_sdpo.backtest.record import REPORT
-
-        return self.folder / REPORT
-
-
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """A strategy that is to be walked."""
+class Entry:
+    """A strategy that takes part in a backtest."""
 
     strategy: Strategy
+    kind: TrackKind = "benchmark"
     seed: int | None = None
-    """None for a benchmark."""
+    """None for what has no randomness."""
+    shield: bool = False
+    """Whether its decisions are simulated a second time, through the shield."""
     title: str = ""
-    """What progress calls it."""
+    """What progress calls it; empty: the strategy's name."""
     run: str | None = None
-    """Under which its walk is saved; None where there is nothing to continue."""
+    """Under which its work is saved (`portfolio.resume`); None where there is nothing to resume."""
 
 
-def run_backtest(
+def simulate_strategies(
+    market: Market,
+    entries: Sequence[Entry],
     settings: BacktestSettings,
-    folder: Path | None = None,
-    progress: Progress | None = None,
-    agents: Sequence[Strategy] = (),
     *,
+    days: tuple[date, date] | None = None,
+    data: dict[str, Any] | None = None,
+    progress: Progress | None = None,
     jobs: int = 1,
-    restart: bool = False,
-) -> Result:
-    """Walk every strategy, measure, and write a folder as a whole: by default `backtests/<id>` in the data directory.
+) -> Record:
+    """Simulate every entry and measure it; nothing is written.
 
-    `agents` are those that the settings declare, one object per label and seed. With `jobs` > 1 strategies are walked
-    in that many processes, agents have to be picklable, and `progress` is called from another thread. What was saved of
-    the same walks is continued, unless `restart` forgets it first.
+    market: all prices, those before the start included. days: the first and the last day; None takes those of the
+    settings, and without a start the first session after a year of prices. data: what the record says about the prices;
+    None takes it from the market. With `jobs` > 1 that many processes share the entries, which have to be picklable,
+    and `progress` is called from another thread. Of the settings, strategies and agents are only written down.
     """
-    from portfolio_sdpo.backtest import record as records
-    from portfolio_sdpo.report.backtest_report import render
+    from portfolio_sdpo.backtest.record import make_metrics, make_record
 
-    # What can be known to be wrong is said before the work, which may take hours.
-    _check_extras(settings)
-    if jobs < 1:
-        raise SettingsError(f"jobs: must be at least 1 (got {jobs}).")
-    records.FOLDERS.check_free(folder or records.FOLDERS.new_folder("new"))
-    declared = settings.model_dump(mode="json")
-    benchmarks = [_benchmark(name, settings) for name in settings.strategies]
-    given = _given(settings, agents)
-    market, days, data = load_market(settings.snapshot, settings.cash, settings.start, settings.end)
-    parts = [
-        *(replace(part, run=_run_of(part.strategy, settings, days, data)) for part in given),
-        *(_Part(each, title=each.name) for each in benchmarks),
-    ]
-    if restart:
-        _forget(parts)
-
-    try:
-        walks = [walk for walks in _walked(market, parts, settings, days, progress, jobs) for walk in walks]
-    except KeyboardInterrupt:
-        raise Interruption(_saved(parts)) from None
-    metrics = measure(walks, settings)
+    days = days or select_days(market, settings.start, settings.end)
+    runs = [run for runs in _simulate_all(market, entries, settings, days, progress, jobs) for run in runs]
+    metrics = make_metrics(runs, settings.limit, settings.bootstrap)
+    strategies = [entry.strategy for entry in entries if entry.kind == "benchmark"]
     config = {
         "package_version": __version__,
-        "settings": declared,
-        "strategies": {each.name: each.model_dump(mode="json") for each in benchmarks if isinstance(each, Settings)},
-        "data": data,
+        "settings": settings.model_dump(mode="json"),
+        "strategies": {each.name: each.model_dump(mode="json") for each in strategies if isinstance(each, Settings)},
+        "data": data or describe_market(market),
     }
     created = datetime.now(UTC).replace(microsecond=0)
     name = make_id(created, [config, metrics])
-    record = make_record({"id": name, "created_at": created.isoformat(), **config}, metrics, walks, settings.fee)
-    folder = folder or records.FOLDERS.new_folder(name)
-    records.write_record(record, render(record), folder)
-    _forget(parts)
-    return Result(folder, record)
+    return make_record({"id": name, "created_at": created.isoformat(), **config}, metrics, runs, settings.fee)
 
 
-def walk_ahead(settings: BacktestSettings, agent: Agent, tell: Tell | None = None) -> Track:
-    """Walk one of the settings' agents and keep its walk, so that `run_backtest` finds it done; `tell` hears of it.
+def describe_market(market: Market) -> dict[str, Any]:
+    """What a record says about prices that come from no snapshot."""
+    return {
+        "snapshot": None,
+        "source": "given",
+        "notes": [],
+        "tickers": list(market.tickers),
+        "first": str(market.dates[0]),
+        "last": str(market.dates[-1]),
+        "sessions": len(market),
+    }
 
-    So the walks of one backtest can be made anywhere, in processes that may die, and the record of them all at the end.
+
+class Backtest:
+    """The backtest that settings describe, on a snapshot's prices or the bundled sample, ready to run.
+
+    `agents` are those that the settings declare, one object per label and seed. What was saved of the same agents'
+    work is continued, unless `restart` deletes it first.
+    """
+
+    def __init__(self, settings: BacktestSettings, agents: Sequence[Strategy] = (), *, restart: bool = False) -> None:
+        # What can be known to be wrong is said before the work, which may take hours.
+        _check_extras(settings)
+        benchmarks = [make_benchmark(name, settings.limit) for name in settings.strategies]
+        declared = _match_agents(settings, agents)
+        self.settings = settings
+        self.market, self.days, self.data = load_market(settings.snapshot, settings.cash, settings.start, settings.end)
+        self.entries = [
+            *(replace(entry, run=_run_id(entry.strategy, settings, self.days, self.data)) for entry in declared),
+            *(
+                Entry(each, shield=settings.shield and each.name in SHIELDED_BENCHMARKS, title=each.name)
+                for each in benchmarks
+            ),
+        ]
+        if restart:
+            self.discard()
+
+    def run(self, progress: Progress | None = None, jobs: int = 1) -> Record:
+        """Simulate and measure every strategy; an interrupt says what is saved."""
+        if jobs < 1:
+            raise SettingsError(f"jobs: must be at least 1 (got {jobs}).")
+        try:
+            return simulate_strategies(
+                self.market, self.entries, self.settings, days=self.days, data=self.data, progress=progress, jobs=jobs
+            )
+        except KeyboardInterrupt:
+            raise Interruption(_describe_saved(self.entries)) from None
+
+    def discard(self) -> None:
+        """Delete what is saved of the agents' work."""
+        for entry in self.entries:
+            if entry.run is not None:
+                from portfolio_sdpo.portfolio.resume import discard_run
+
+                discard_run(entry.run)
+
+
+def simulate_agent(settings: BacktestSettings, agent: Agent, tell: Tell | None = None) -> Track:
+    """Simulate one of the settings' agents and save its decisions, so that its `Backtest` finds them made.
+
+    So the agents of one backtest can be simulated anywhere, in processes that may die, and the record of them all is
+    made at the end. `tell` is called with the updates made and their number in all.
     """
     market, days, data = load_market(settings.snapshot, settings.cash, settings.start, settings.end)
-    part = _Part(agent, agent.seed, agent.name, _run_of(agent, settings, days, data))
-    (walk, *_) = _walk(market, part, settings, days, tell)
-    return walk.track
+    entry = Entry(agent, "agent", agent.seed, title=agent.name, run=_run_id(agent, settings, days, data))
+    (run, *_) = _simulate_entry(market, entry, settings, days, tell)
+    return run.track
 
 
-def measure(walks: Sequence[Walk], settings: BacktestSettings) -> list[dict[str, Any]]:
-    """One record per strategy and seed: `Statistics`, `Promise`, the shield's doing, weights at the end and notes.
-
-    `against` is by how much an agent grew faster a year than each of the `RIVALS`, with an interval.
-    `final_weights` are what the last close finds, `next` what is to be held from it on.
-    Sharpe ratios are deflated by those of all tracks of the backtest.
-    """
-    limit = settings.limit
-    trials = [float(measures.sharpe(walk.track.returns - walk.track.cash_returns)) for walk in walks]
-    rivals = {walk.track.name: walk.track for walk in walks if walk.track.name in RIVALS and walk.kind == "benchmark"}
-    records = []
-    for walk in walks:
-        track = walk.track
-        figures = summarise(
-            track, alpha=limit.alpha, horizon=limit.horizon, trials=trials, bootstrap=settings.bootstrap
-        ).to_json()
-        records.append(
-            {
-                "strategy": figures.pop("name"),
-                "seed": walk.seed,
-                "kind": walk.kind,
-                **figures,
-                "promise": check_promise(track.returns, limit, settings.bootstrap).to_json(),
-                "cvar_by_year": cvar_by_year(track.returns, track.dates[1:], limit),
-                "shield": _shielding(walk),
-                "against": {
-                    name: growth_difference(track.returns, rival.returns, settings.bootstrap)
-                    for name, rival in rivals.items()
-                    if walk.kind != "benchmark"
-                },
-                "final_weights": named_weights(track.assets, track.held[-1]),
-                "next": {"as_of": str(track.dates[-1]), "weights": named_weights(track.assets, track.next_weights)},
-                "notes": list(track.notes),
-            }
-        )
-    return records
-
-
-def make_record(config: dict[str, Any], metrics: list[dict[str, Any]], walks: Sequence[Walk], fee: float) -> Record:
-    """The tables of the walks beside their figures."""
-    from portfolio_sdpo.backtest import tables
-    from portfolio_sdpo.backtest.record import Record
-
-    return Record(
-        config=config,
-        metrics=metrics,
-        equity=tables.equity_table(walks),
-        weights=tables.weights_table(walks),
-        trades=tables.trades_table(walks, fee),
-        trace=tables.trace_table(walks),
-        shield=tables.shield_table(walks),
-    )
-
-
-def _given(settings: BacktestSettings, agents: Sequence[Strategy]) -> list[_Part]:
+def _match_agents(settings: BacktestSettings, agents: Sequence[Strategy]) -> list[Entry]:
     """The agents, exactly one per declared label and seed, in that order."""
     found = {(agent.name, int(getattr(agent, "seed", settings.seeds[0]))): agent for agent in agents}
     wanted = [(agent.label, seed) for agent in settings.agents for seed in settings.seeds]
@@ -288,16 +252,25 @@ def _given(settings: BacktestSettings, agents: Sequence[Strategy]) -> list[_Part
             f"agents: the settings declare {spelled}; give exactly these, each once (got {len(agents)} of them)."
         )
     several = len(settings.seeds) > 1
-    return [_Part(found[label, seed], seed, f"{label}, seed {seed}" if several else label) for label, seed in wanted]
+    return [
+        Entry(
+            found[label, seed],
+            "agent",
+            seed,
+            shield=settings.shield,
+            title=f"{label}, seed {seed}" if several else label,
+        )
+        for label, seed in wanted
+    ]
 
 
-def _run_of(
+def _run_id(
     strategy: Strategy, settings: BacktestSettings, days: tuple[date, date], data: dict[str, Any]
 ) -> str | None:
-    """What an agent's walk is saved under: all that its decisions depend on. None for what cannot be continued."""
+    """What an agent's work is saved under: all that its decisions depend on. None for what cannot be resumed."""
     if not hasattr(strategy, "restore"):
         return None
-    from portfolio_sdpo.backtest.resume import run_of
+    from portfolio_sdpo.portfolio.resume import make_run_id
 
     surroundings = {
         "days": days,
@@ -306,52 +279,34 @@ def _run_of(
         "fee_bps": settings.fee_bps,
         "limits": settings.limits.model_dump(mode="json"),
     }
-    return run_of(cast("Agent", strategy), surroundings)
+    return make_run_id(cast("Agent", strategy), surroundings)
 
 
-def _forget(parts: Sequence[_Part]) -> None:
-    """Drop what was saved of the walks."""
-    for part in parts:
-        if part.run is not None:
-            from portfolio_sdpo.backtest.resume import discard
+def _describe_saved(entries: Sequence[Entry]) -> str:
+    """The sentence after an interrupt: what is there to continue with."""
+    from portfolio_sdpo.portfolio.resume import count_saved_decisions
 
-            discard(part.run)
-
-
-def _saved(parts: Sequence[_Part]) -> str:
-    """What is there to go on with after an interrupt."""
-    from portfolio_sdpo.backtest.resume import saved_decisions
-
-    found = [number for part in parts if part.run is not None if (number := saved_decisions(part.run))]
+    found = [number for entry in entries if entry.run is not None if (number := count_saved_decisions(entry.run))]
     if not found:
         return "no decision of an agent was made yet, so nothing is saved"
     made = f"{sum(found)} decision{'s' * (sum(found) != 1)}"
     return f"{made} of {len(found)} agent{'s' * (len(found) != 1)} {'is' if sum(found) == 1 else 'are'} saved"
 
 
-def _benchmark(name: str, settings: BacktestSettings) -> Strategy:
-    """A benchmark with what the backtest's limit says about it."""
-    match name:
-        case "maximum-return":
-            return make_strategy(name, limit=settings.limit)
-        case "minimum-cvar":
-            return make_strategy(name, alpha=settings.limit.alpha)
-    return make_strategy(name)
-
-
-def _walked(
+def _simulate_all(
     market: Market,
-    parts: Sequence[_Part],
+    entries: Sequence[Entry],
     settings: BacktestSettings,
     days: tuple[date, date],
     progress: Progress | None,
     jobs: int,
-) -> Iterator[list[Walk]]:
-    """The walks of each part, in order."""
+) -> Iterator[list[StrategyRun]]:
+    """The runs of each entry, in order."""
+    titles = [entry.title or entry.strategy.name for entry in entries]
     if jobs == 1:
-        for part in parts:
-            tell = partial(progress, part.title) if progress is not None else None
-            yield _walk(market, part, settings, days, tell)
+        for entry, title in zip(entries, titles, strict=True):
+            tell = partial(progress, title) if progress is not None else None
+            yield _simulate_entry(market, entry, settings, days, tell)
         return
     from joblib import Parallel, delayed
 
@@ -359,92 +314,71 @@ def _walked(
         meters: dict[str, Meter] = {}
         if progress is not None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            meters = {part.title: Meter(folder / str(number)) for number, part in enumerate(parts)}
+            meters = {title: Meter(folder / str(number)) for number, title in enumerate(titles)}
             stack.enter_context(follow_meters(meters, progress))
         yield from Parallel(n_jobs=jobs, return_as="generator")(
-            delayed(_walk)(market, part, settings, days, meters.get(part.title)) for part in parts
+            delayed(_simulate_entry)(market, entry, settings, days, meters.get(title))
+            for entry, title in zip(entries, titles, strict=True)
         )
 
 
-def _walk(
-    market: Market, part: _Part, settings: BacktestSettings, days: tuple[date, date], tell: Tell | None = None
-) -> list[Walk]:
-    """A strategy through the market, and if it is an agent and the shield is on, its decisions once more, shielded."""
-    from portfolio_sdpo.backtest.tables import Walk
+def _simulate_entry(
+    market: Market, entry: Entry, settings: BacktestSettings, days: tuple[date, date], tell: Tell | None = None
+) -> list[StrategyRun]:
+    """The strategy's own run and, if it passes the shield, the run of the same decisions through it."""
+    from portfolio_sdpo.backtest.record import StrategyRun
 
     common: dict[str, Any] = {"start": days[0], "end": days[1], "fee": settings.fee, "limits": settings.limits}
-    recorded, track = _recorded(market, part, days, common, tell)
-    benchmark = part.seed is None
-    trace = _of_track(track, getattr(part.strategy, "trace", ()))
-    walks = [Walk(track, "benchmark" if benchmark else "agent", part.seed, trace=trace)]
-    if settings.shield and (not benchmark or part.strategy.name in SHIELDED_BENCHMARKS):
-        shielded = ShieldedStrategy(Replayed(recorded), settings.limit, lookback=settings.shield_lookback)
-        track = simulate(market, shielded, **common)
-        kind: Kind = "benchmark" if benchmark else "shielded"
-        walks.append(Walk(track, kind, part.seed, shield=_of_track(track, shielded.days)))
-    return walks
-
-
-def _recorded(
-    market: Market, part: _Part, days: tuple[date, date], common: dict[str, Any], tell: Tell | None
-) -> tuple[Recorded, Track]:
-    """The strategy's decisions and its track, continued where it was saved if it was."""
-    strategy = part.strategy
     first, last = market.span(*days)
     # One more at the last close.
-    decisions = -(-(last - first) // sessions_between(strategy)) + 1
-    if part.run is None:
-        recorded = Recorded(strategy)
-        if tell is not None:
-            report = tell  # bound before the closure, so that it is known not to be None
-            report(0, decisions)
-            recorded.decided = lambda number: report(number, decisions)
-        return recorded, simulate(market, recorded, **common)
-    from portfolio_sdpo.backtest.resume import Kept
+    decisions = -(-(last - first) // entry.strategy.every) + 1
+    track = (_simulate_strategy if entry.run is None else _simulate_agent)(market, entry, decisions, common, tell)
+    trace = _rows_of_track(track, getattr(entry.strategy, "trace", ()))
+    runs = [StrategyRun(track, entry.kind, entry.seed, trace=trace)]
+    if entry.shield:
+        replay = DecisionReplay(track.name, track.decisions, entry.strategy.every)
+        shielded = ShieldedStrategy(replay, settings.limit, lookback=settings.shield_lookback)
+        track = simulate(market, shielded, **common)
+        kind: TrackKind = "benchmark" if entry.kind == "benchmark" else "shielded"
+        runs.append(StrategyRun(track, kind, entry.seed, shield=_rows_of_track(track, shielded.days)))
+    return runs
 
-    agent = cast("Agent", strategy)
-    kept = Kept(agent, part.run)
+
+def _simulate_strategy(
+    market: Market, entry: Entry, decisions: int, common: dict[str, Any], tell: Tell | None
+) -> Track:
+    """A strategy that keeps nothing on disk; progress counts its decisions."""
+    if tell is None:
+        return simulate(market, entry.strategy, **common)
+    tell(0, decisions)
+    return simulate(market, entry.strategy, on_decision=lambda number: tell(number, decisions), **common)
+
+
+def _simulate_agent(market: Market, entry: Entry, decisions: int, common: dict[str, Any], tell: Tell | None) -> Track:
+    """An agent, resumed where it was saved; progress counts its updates."""
+    from portfolio_sdpo.portfolio.resume import ResumableAgent
+
+    agent = cast("Agent", entry.strategy)
+    resumable = ResumableAgent(agent, str(entry.run))
     updates = agent.updates_for(decisions)
     if tell is not None:
-        report = tell
-        report(len(agent.trace), updates)
-        agent.watch = lambda number: report(number, updates)
+        tell(len(agent.trace), updates)
+        agent.watch = lambda number: tell(number, updates)
     try:
-        recorded = Recorded(kept)
-        track = simulate(market, recorded, **common)
-        kept.close()
+        track = simulate(market, resumable, **common)
+        resumable.close()
         if tell is not None and len(agent.trace) < updates:
             # It waited in cash, or the last close has no stock to decide on.
             tell(updates, updates)
     finally:
         agent.watch = None
-        kept.release()
-    return recorded, track
+        resumable.release()
+    return track
 
 
-def _of_track(track: Track, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _rows_of_track(track: Track, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those of decisions that the track shows; the one at its last close is yet to be held."""
     return [row for row in rows if np.datetime64(row["date"], "D") < track.dates[-1]]
-
-
-def _shielding(walk: Walk) -> dict[str, Any] | None:
-    """What the shield did over a walk."""
-    if not walk.shield:
-        return None
-    kappas = np.array([day["kappa"] for day in walk.shield])
-    decided = np.array([bool(day["decided"]) for day in walk.shield])
-    return json_ready(
-        {
-            "looks": len(kappas),
-            "decisions": int(decided.sum()),
-            "scaled": int((kappas < 1.0).sum()),
-            "removed": sum(bool(day["removed"]) for day in walk.shield),
-            # Between decisions κ is a share of what the shield has left already.
-            "mean_kappa": float(kappas[decided].mean()) if decided.any() else None,
-            "lowest_kappa": float(kappas.min()),
-            "unmet": sum(not day["meets"] for day in walk.shield),
-        }
-    )
 
 
 def _check_extras(settings: BacktestSettings) -> None:

@@ -2,7 +2,8 @@
 
 Conventions, in one place: returns are simple and net of fees; losses are negative (VaR, CVaR, drawdown); α is the tail
 fraction; Sharpe and Sortino are in excess of what cash earned; a year has 252 sessions; what is not defined (the Sharpe
-ratio of constant wealth, a window longer than the track) is NaN in the record and null in JSON.
+ratio of constant wealth, a window longer than the track) is NaN in the record and null in JSON. Intervals come from a
+stationary block bootstrap of the days (Politis and Romano, 1994; drawn by `arch`).
 """
 
 from __future__ import annotations
@@ -13,13 +14,36 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
-from portfolio_sdpo.backtest.coverage import checked_returns, json_ready
-from portfolio_sdpo.backtest.resample import Bootstrap, resampled_days
 from portfolio_sdpo.backtest.simulate import Track
+from portfolio_sdpo.common.extras import require_extra
+from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio import return_measures as measures
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array
+from portfolio_sdpo.portfolio.scenarios import politis_white
+from portfolio_sdpo.settings import Settings
+
+
+class Bootstrap(Settings):
+    """How intervals are drawn; the same settings give the same numbers."""
+
+    draws: int = Field(default=1000, ge=1)
+    """Resampled paths."""
+    level: float = Field(default=0.95, gt=0, lt=1)
+    """Confidence of an interval."""
+    block: int | None = Field(default=None, ge=1)
+    """Mean length of a block in sessions; None takes Politis and White's choice, at least the horizon looked at."""
+    seed: int = Field(default=0, ge=0)
+
+    def interval(self, draws: Array) -> tuple[float, float]:
+        """The percentile interval of resampled values; NaN when one of them is not defined."""
+        if not np.isfinite(draws).all():
+            return math.nan, math.nan
+        low, high = np.quantile(draws, [(1.0 - self.level) / 2.0, (1.0 + self.level) / 2.0])
+        return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -91,7 +115,7 @@ def summarise(
     wealth = track.wealth
     if len(wealth) < 2 or not np.isfinite(wealth).all() or not (wealth > 0.0).all():
         raise BacktestError(f"{track.name}: a track needs two days or more of finite, positive wealth to be measured.")
-    returns = checked_returns(track.returns)
+    returns = check_returns(track.returns)
     figures = {name: float(figure(returns, track.cash_returns)) for name, figure in _figures(alpha, horizon).items()}
     length, recovered = drawdown_length(returns)
     excess = returns - track.cash_returns
@@ -117,7 +141,7 @@ def intervals(
     returns: Array, cash_returns: Array, alpha: float, horizon: int, bootstrap: Bootstrap
 ) -> dict[str, tuple[float, float]]:
     """A stationary-bootstrap percentile interval for every figure of returns [D]; days are drawn with their cash."""
-    days = resampled_days(returns, bootstrap, min(horizon, len(returns)))
+    days = resample_days(returns, bootstrap, min(horizon, len(returns)))
     paths, cash = returns[days], cash_returns[days]
     return {name: bootstrap.interval(figure(paths, cash)) for name, figure in _figures(alpha, horizon).items()}
 
@@ -172,7 +196,7 @@ def growth_difference(returns: Array, rival: Array, bootstrap: Bootstrap | None)
         difference = np.log1p(returns) - np.log1p(rival)
     figures: dict[str, Any] = {"growth": float(difference.mean() * SESSIONS_PER_YEAR), "interval": None}
     if bootstrap is not None and len(difference) > 1 and np.isfinite(difference).all():
-        drawn = difference[resampled_days(difference, bootstrap)].mean(axis=1) * SESSIONS_PER_YEAR
+        drawn = difference[resample_days(difference, bootstrap)].mean(axis=1) * SESSIONS_PER_YEAR
         figures["interval"] = list(bootstrap.interval(drawn))
     return json_ready(figures)
 
@@ -219,3 +243,26 @@ def expected_best_sharpe(trials: Sequence[float]) -> float:
         1.0 - 1.0 / (count * math.e)
     )
     return float(np.std(trials, ddof=1) * best)
+
+
+def resample_days(returns: Array, bootstrap: Bootstrap, horizon: int = 1) -> NDArray[np.int64]:
+    """[draws, D] indices of days: blocks of random length, mean `block`, the end followed by the start.
+
+    A statistic over windows of `horizon` sessions needs blocks of at least that length to see real windows.
+    """
+    require_extra("A confidence interval", "arch", "backtest")
+    from arch.bootstrap import StationaryBootstrap
+
+    length = bootstrap.block or max(math.ceil(politis_white(returns)), horizon)
+    source = StationaryBootstrap(
+        min(length, len(returns)), np.arange(len(returns)), seed=np.random.default_rng(bootstrap.seed)
+    )
+    return np.stack([source.update_indices() for _ in range(bootstrap.draws)])
+
+
+def check_returns(returns: Array) -> Array:
+    """Daily returns [D], finite and above −1."""
+    returns = np.asarray(returns, dtype=np.float64)
+    if returns.ndim != 1 or not (np.isfinite(returns) & (returns > -1.0)).all():
+        raise BacktestError("returns must be one list of finite numbers above -1 (a loss of everything ends a track).")
+    return returns

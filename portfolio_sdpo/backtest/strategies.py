@@ -1,21 +1,28 @@
-"""Benchmark strategies, each walked through the same `simulate` as the agent.
+"""Benchmark strategies by name, and the registry through which other packages add theirs.
 
-Rules that all of them share: what needs history looks at the last `lookback` sessions; a stock takes part at close t
+Rules that all benchmarks share: what needs history looks at the last `lookback` sessions; a stock takes part at close t
 when it has had a price at every close of them, up to and including t, and moved at all; all others have weight 0; with
-no such stock the strategy is in cash. Rebalanced every `every` sessions. No strategy reckons with fees.
+no such stock the strategy is in cash. Rebalanced every `every` sessions. No strategy takes fees into account.
 
 The optimisers are skfolio's (extra `backtest`). Where one fails, the strategy keeps what it holds and warns, which
 `simulate` records in the track's notes. Only `MaximumReturn` chooses how much cash to hold: a minimum of risk with cash
 allowed would always be all cash, so those are fully invested.
+
+A package adds a strategy by an entry point, whose name `--strategies` then accepts; the object is a class or function
+that makes anything with `decide(history, held)`. If it has parameters `limit` or `alpha`, they are the backtest's.
+
+    [project.entry-points."portfolio_sdpo.strategies"]
+    momentum = "my_package.momentum:Momentum"
 """
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +30,8 @@ from pydantic import Field, model_validator
 
 from portfolio_sdpo.backtest.simulate import Strategy
 from portfolio_sdpo.common.extras import require_extra
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.common.plugins import Registry
+from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash
 from portfolio_sdpo.portfolio.shield import CvarLimit, largest_share, scenarios
 from portfolio_sdpo.settings import Settings
@@ -33,6 +41,7 @@ class AllCash(Settings):
     """Nothing but cash."""
 
     name: Literal["cash"] = "cash"
+    every: ClassVar[int] = 1
 
     def decide(self, history: Market, held: Array) -> Array:
         return all_cash(len(held))
@@ -46,6 +55,7 @@ class BuyAndHold(Settings):
     """
 
     name: Literal["buy-and-hold"] = "buy-and-hold"
+    every: ClassVar[int] = 1
 
     def decide(self, history: Market, held: Array) -> Array:
         return held if held[1:].any() else _equal(history.listed[-1, 1:])
@@ -62,7 +72,7 @@ class EqualWeight(Settings):
         return _equal(history.listed[-1, 1:])
 
 
-class Estimated(Settings):
+class LookbackStrategy(Settings):
     """What the strategies share that estimate from the last `lookback` sessions."""
 
     lookback: int = Field(default=252, ge=2)
@@ -71,7 +81,7 @@ class Estimated(Settings):
     """Sessions from one decision to the next."""
 
     @abstractmethod
-    def allot(self, returns: Array, cash: float) -> Array:
+    def allocate(self, returns: Array, cash: float) -> Array:
         """[n] weights of the stocks that take part, summing to at most 1; the rest is cash.
 
         returns: [S, n] what `sample` gave. cash: what cash earned in the last session.
@@ -83,73 +93,62 @@ class Estimated(Settings):
 
     def decide(self, history: Market, held: Array) -> Array:
         """The weights [A], or `held` and a warning where no solution was found."""
-        chosen = taking_part(history, self.lookback)
-        weights = all_cash(len(held))
-        if not len(chosen):
-            return weights
-        try:
-            parts = self.allot(self.sample(history)[:, chosen], float(history.gross_returns[-1, 0] - 1.0))
-        except _failures() as error:
-            reason = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
-            warnings.warn(f"found no solution and keeps what it holds ({reason}).", stacklevel=2)
-            return held
-        parts = np.maximum(parts, 0.0)
-        weights[chosen] = parts / max(parts.sum(), 1.0)
-        weights[0] = max(1.0 - weights[chosen].sum(), 0.0)
-        return weights
+        stocks = select_stocks(history, self.lookback)
+        cash = float(history.gross_returns[-1, 0] - 1.0)
+        return allocate_or_hold(lambda: self.allocate(self.sample(history)[:, stocks], cash), stocks, held)
 
 
-class InverseVolatility(Estimated):
+class InverseVolatility(LookbackStrategy):
     """Weights in proportion to one over the standard deviation of daily returns."""
 
     name: Literal["inverse-volatility"] = "inverse-volatility"
 
-    def allot(self, returns: Array, cash: float) -> Array:
+    def allocate(self, returns: Array, cash: float) -> Array:
         inverse = 1.0 / returns.std(axis=0, ddof=1)
         return inverse / inverse.sum()
 
 
-class MinimumVariance(Estimated):
+class MinimumVariance(LookbackStrategy):
     """The fully invested long-only mix of least variance."""
 
     name: Literal["minimum-variance"] = "minimum-variance"
 
-    def allot(self, returns: Array, cash: float) -> Array:
+    def allocate(self, returns: Array, cash: float) -> Array:
         skfolio = _skfolio(self.name)
-        return _fitted(skfolio.MeanRisk(risk_measure=_measure("VARIANCE")), returns)
+        return fit_weights(skfolio.MeanRisk(risk_measure=_measure("VARIANCE")), returns)
 
 
-class MinimumCvar(Estimated):
+class MinimumCvar(LookbackStrategy):
     """The fully invested long-only mix whose worst days, the fraction α of them, lose least on average."""
 
     name: Literal["minimum-cvar"] = "minimum-cvar"
     alpha: float = Field(default=0.05, gt=0, lt=1)
     """Tail fraction."""
 
-    def allot(self, returns: Array, cash: float) -> Array:
+    def allocate(self, returns: Array, cash: float) -> Array:
         skfolio = _skfolio(self.name)
-        return _fitted(skfolio.MeanRisk(risk_measure=_measure("CVAR"), cvar_beta=1.0 - self.alpha), returns)
+        return fit_weights(skfolio.MeanRisk(risk_measure=_measure("CVAR"), cvar_beta=1.0 - self.alpha), returns)
 
 
-class HierarchicalRiskParity(Estimated):
+class HierarchicalRiskParity(LookbackStrategy):
     """López de Prado's HRP: variance shared out along a tree of correlated stocks."""
 
     name: Literal["hrp"] = "hrp"
 
-    def allot(self, returns: Array, cash: float) -> Array:
-        return _fitted(_skfolio(self.name).HierarchicalRiskParity(), returns)
+    def allocate(self, returns: Array, cash: float) -> Array:
+        return fit_weights(_skfolio(self.name).HierarchicalRiskParity(), returns)
 
 
-class RiskParity(Estimated):
+class RiskParity(LookbackStrategy):
     """Every stock contributes the same share of variance."""
 
     name: Literal["risk-parity"] = "risk-parity"
 
-    def allot(self, returns: Array, cash: float) -> Array:
-        return _fitted(_skfolio(self.name).RiskBudgeting(risk_measure=_measure("VARIANCE")), returns)
+    def allocate(self, returns: Array, cash: float) -> Array:
+        return fit_weights(_skfolio(self.name).RiskBudgeting(risk_measure=_measure("VARIANCE")), returns)
 
 
-class MaximumReturn(Estimated):
+class MaximumReturn(LookbackStrategy):
     """The strongest rival: the highest mean return under the agent's own CVaR limit, with as much cash as it takes.
 
     Scenarios are the simple returns over every window of the limit's horizon, in excess of cash, which is taken to earn
@@ -173,7 +172,7 @@ class MaximumReturn(Estimated):
     def sample(self, history: Market) -> Array:
         return scenarios(history, self.limit.horizon, self.lookback)[0]
 
-    def allot(self, returns: Array, cash: float) -> Array:
+    def allocate(self, returns: Array, cash: float) -> Array:
         skfolio = _skfolio(self.name)
         earned = (1.0 + cash) ** self.limit.horizon - 1.0
         excess = returns - earned
@@ -190,14 +189,14 @@ class MaximumReturn(Estimated):
             min_budget=0.0,
             max_budget=1.0,
         )
-        parts = np.maximum(_fitted(model, excess), 0.0)
+        parts = np.maximum(fit_weights(model, excess), 0.0)
         parts /= max(parts.sum(), 1.0)
         # The solver stops within its tolerance of the limit; the benchmark is held to it exactly.
         share, _ = largest_share(excess @ parts, earned, self.limit)
         return share * parts
 
 
-STRATEGIES: dict[str, Callable[..., Strategy]] = {
+_BENCHMARKS: dict[str, Callable[..., Strategy]] = {
     "cash": AllCash,
     "equal-weight": EqualWeight,
     "buy-and-hold": BuyAndHold,
@@ -208,28 +207,71 @@ STRATEGIES: dict[str, Callable[..., Strategy]] = {
     "risk-parity": RiskParity,
     "maximum-return": MaximumReturn,
 }
-"""Every benchmark by name; its settings are keyword arguments."""
+BENCHMARKS = tuple(_BENCHMARKS)
+"""The names of this package's own."""
+STRATEGIES: Registry[Callable[..., Any]] = Registry("portfolio_sdpo.strategies", _BENCHMARKS)
+"""Every strategy that can be made by name, with its settings as keyword arguments."""
 
 
 def make_strategy(name: str, **settings: Any) -> Strategy:
-    """A benchmark by its name.
+    """A strategy by its name: a benchmark, or what an installed package declares.
 
     >>> make_strategy("minimum-variance", lookback=120).name
     'minimum-variance'
     """
+    check_name(name)
+    strategy = STRATEGIES[name](**settings)
+    if hasattr(strategy, "name") and hasattr(strategy, "every"):
+        return cast("Strategy", strategy)
+    from portfolio_sdpo.backtest.adapters import as_strategy
+
+    return as_strategy(strategy, name)
+
+
+def make_benchmark(name: str, limit: CvarLimit) -> Strategy:
+    """A strategy by its name, which is told the backtest's CVaR limit if it has a parameter `limit` or `alpha`."""
+    check_name(name)
+    try:
+        parameters = inspect.signature(STRATEGIES[name]).parameters
+    except (TypeError, ValueError):
+        return make_strategy(name)
+    offered = {"limit": limit, "alpha": limit.alpha}
+    return make_strategy(name, **{field: value for field, value in offered.items() if field in parameters})
+
+
+def check_name(name: str) -> None:
+    """Raise a `SettingsError` that lists what there is, unless there is a strategy of that name."""
     if name not in STRATEGIES:
-        raise SettingsError(f"strategy: there is no {name!r}; there are {', '.join(STRATEGIES)}.")
-    return STRATEGIES[name](**settings)
+        raise SettingsError(
+            f"strategies: there is no {name!r}{did_you_mean(name, STRATEGIES)}; there are {', '.join(STRATEGIES)}."
+        )
 
 
-def taking_part(history: Market, lookback: int) -> NDArray[np.intp]:
+def select_stocks(history: Market, lookback: int) -> NDArray[np.intp]:
     """Columns of the stocks with a price at each of the last `lookback` + 1 closes, whose price moved in them."""
     if len(history) <= lookback:
         return np.empty(0, dtype=np.intp)
-    steady = np.asarray(history.listed[-lookback - 1 :].all(axis=0))
+    listed = np.asarray(history.listed[-lookback - 1 :].all(axis=0))
     # A price that never moves is stale, has no correlation with anything, and would pass for cash.
     moved = history.gross_returns[-lookback:].std(axis=0) > 1e-9
-    return np.flatnonzero(steady & moved & (np.arange(len(steady)) > 0))
+    return np.flatnonzero(listed & moved & (np.arange(len(listed)) > 0))
+
+
+def allocate_or_hold(allocate: Callable[[], Array], stocks: NDArray[np.intp], held: Array) -> Array:
+    """Weights [A] from those of the stocks in these columns, the rest in cash; `held` and a warning if that fails."""
+    weights = all_cash(len(held))
+    if not len(stocks):
+        return weights
+    try:
+        parts = allocate()
+    except _failures() as error:
+        reason = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
+        warnings.warn(f"found no solution and keeps what it holds ({reason}).", stacklevel=3)
+        return held
+    parts = np.maximum(parts, 0.0)
+    weights[stocks] = parts / max(parts.sum(), 1.0)
+    weights[0] = max(1.0 - weights[stocks].sum(), 0.0)
+    return weights
 
 
 def _equal(listed: NDArray[np.bool_]) -> Array:
@@ -255,9 +297,10 @@ def _measure(name: str) -> Any:
     return RiskMeasure[name]
 
 
-def _fitted(model: Any, returns: Array) -> Array:
-    """The weights [n] of a skfolio optimiser fitted to returns [S, n]."""
-    return np.asarray(model.fit(returns).weights_, dtype=np.float64)
+def fit_weights(model: Any, returns: Any) -> Array:
+    """Fit a skfolio optimiser to returns [S, n], an array or a frame; its weights [n]."""
+    model.fit(returns)
+    return np.asarray(model.weights_, dtype=np.float64)
 
 
 def _failures() -> tuple[type[Exception], ...]:

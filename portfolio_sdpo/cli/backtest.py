@@ -121,14 +121,14 @@ def _run(
     settings: BacktestSettings, agents: Sequence[Strategy], out: Path | None, jobs: int, restart: bool, as_json: bool
 ) -> None:
     """Run the backtest with its progress on stderr, and tell what came out."""
-    from portfolio_sdpo.backtest.run import run_backtest
+    from portfolio_sdpo.report.result import run_backtest
 
     with walk_progress(as_json, len(settings.strategies) + len(agents)) as progress:
         result = run_backtest(settings, out, progress, agents, jobs=jobs, restart=restart)
     if as_json:
         record: dict[str, Any] = {
             "folder": str(result.folder),
-            "report": str(result.report),
+            "report": str(result.report_path),
             "config": result.record.config,
             "records": result.record.metrics,
         }
@@ -136,11 +136,11 @@ def _run(
         return
     from rich.console import Console
 
-    from portfolio_sdpo.cli._backtest_pages import render
+    from portfolio_sdpo.report.terminal import render_backtest
 
-    Console().print(render(result))
+    Console().print(render_backtest(result.record))
     # Paths are not wrapped, so that they can be clicked and copied.
-    typer.echo(f"\nReport   {result.report}")
+    typer.echo(f"\nReport   {result.report_path}")
 
 
 def register(root: typer.Typer) -> None:

@@ -29,7 +29,7 @@ from portfolio_sdpo.common.progress import CommandProgress
 from portfolio_sdpo.errors import SettingsError
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.portfolio.store import Trained
+    from portfolio_sdpo.portfolio.store import TrainedAgent
 
 
 def train(
@@ -72,12 +72,12 @@ def train(
     _tell(trained)
 
 
-def _tell(trained: Trained) -> None:
+def _tell(trained: TrainedAgent) -> None:
     from rich.console import Console
 
-    from portfolio_sdpo.cli._backtest_pages import render_trained
+    from portfolio_sdpo.report.terminal import render_trained_agent
 
-    Console().print(render_trained(trained))
+    Console().print(render_trained_agent(trained))
     # Paths are not wrapped, so that they can be clicked and copied.
     typer.echo(f"\nAgent   {trained.folder}")
 

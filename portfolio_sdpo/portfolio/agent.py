@@ -114,7 +114,7 @@ class Agent:
         """Called after every update with their number so far."""
         self.learner: PathLearner | None = None
         """None before the first decision."""
-        self.begun: PathLearner | None = None
+        self.partial_learner: PathLearner | None = None
         """The learner amid the updates before the first decision, of which the trace has a row each."""
         self.assets: tuple[str, ...] = ()
         """Columns of the market that it was trained on."""
@@ -161,12 +161,12 @@ class Agent:
         load_checkpoint(checkpoint, learner, run)
         self.learner, self.assets, self.as_of, self.trace = learner, tuple(assets), as_of, list(trace)
 
-    def go_on(self, checkpoint: Path, run: str, assets: int, trace: Sequence[dict[str, Any]]) -> None:
+    def restore_training(self, checkpoint: Path, run: str, assets: int, trace: Sequence[dict[str, Any]]) -> None:
         """Become the agent that was interrupted amid the updates before its first decision."""
         learner = self._build(assets)
         load_checkpoint(checkpoint, learner, run)
         learner.go_on(len(trace))
-        self.begun, self.trace = learner, list(trace)
+        self.partial_learner, self.trace = learner, list(trace)
 
     def _check(self, history: Market) -> None:
         if self.learner is None:
@@ -191,9 +191,9 @@ class Agent:
         day = history.dates[-1]
         made = 0
         if self.learner is None:
-            if self.begun is None:
-                self.begun, self.trace = self._build(len(history.assets)), []
-            learner, updates, made = self.begun, self.settings.first, len(self.trace)
+            if self.partial_learner is None:
+                self.partial_learner, self.trace = self._build(len(history.assets)), []
+            learner, updates, made = self.partial_learner, self.settings.first, len(self.trace)
         else:
             learner, updates = self.learner, 0 if day == self.as_of else self.settings.further
         if updates and not made:
@@ -219,7 +219,7 @@ class Agent:
             )
             if self.watch is not None:
                 self.watch(len(self.trace))
-        self.learner, self.begun, self.assets, self.as_of = learner, None, history.assets, day
+        self.learner, self.partial_learner, self.assets, self.as_of = learner, None, history.assets, day
 
     def _scenarios(self, history: Market) -> Scenarios:
         """What the updates before a decision draw from."""

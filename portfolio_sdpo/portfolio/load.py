@@ -40,7 +40,7 @@ def load_market(
 ) -> tuple[Market, tuple[date, date], dict[str, Any]]:
     """The whole market, the first and the last day that are walked, and what is written down about the data."""
     market, rate, facts = _open(snapshot, cash)
-    first, last = _days(market, start, end)
+    first, last = select_days(market, start, end)
     if not isinstance(rate, float):
         _check_covered(rate, first, last)
     return market, (first, last), facts
@@ -119,7 +119,8 @@ def _cash_rate(cash: Cash) -> float | pd.Series:
     return 0.0 if cash == "zero" else float(cash)
 
 
-def _days(market: Market, start: date | None, end: date | None) -> tuple[date, date]:
+def select_days(market: Market, start: date | None, end: date | None) -> tuple[date, date]:
+    """The first and the last day of a backtest; without a start, the first is the one after `WARM_UP` sessions."""
     if start is None and len(market) < WARM_UP + 2:
         raise HistoryError(
             f"The prices have {len(market)} sessions, and a backtest begins after {WARM_UP} of them: "

@@ -1,46 +1,198 @@
-"""A training that survives Ctrl-C: what was learned is saved, and the same training goes on from there.
+"""Training and backtests that survive their process: what an agent learned and decided is saved as it goes.
 
-In `walks/<run>` of the data directory, beside walks: training.json, the trace so far, and the learner's checkpoint. An
-interrupt waits for the update under way, since a policy stopped inside one is half new.
+Each run has a folder `walks/<run>` in the data directory, named after everything that its outcome depends on: package
+version, settings, seed, prices and days. The same run, started again, continues after the last saved step and ends with
+the same bytes.
+
+checkpoint-*.safetensors  the learner after so many decisions or updates (`rl.checkpoint`)
+decisions.json            of a backtest: the agent, and its decisions, warnings and trace so far
+training.json             of a training: the trace so far
+
+The JSON file is written first: after a crash in between, it is cut back to the checkpoint. Damaged files do not count.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
 
 from portfolio_sdpo import __version__
 from portfolio_sdpo.common.files import data_directory, write_atomically
+from portfolio_sdpo.common.locks import try_lock
 from portfolio_sdpo.errors import CheckpointError, Interruption
 from portfolio_sdpo.portfolio.agent import Agent
+from portfolio_sdpo.portfolio.market import Array, Market
 from portfolio_sdpo.rl.checkpoint import checkpoints, fingerprint, save_checkpoint
 from portfolio_sdpo.rl.trainer import interrupt_held_back
 
-TRACE = "training.json"
+DECISIONS_FILE = "decisions.json"
+TRAINING_FILE = "training.json"
+LOCK = ".lock"
+MAX_SAVING_SHARE = 0.02
+"""Of the time of a backtest, that saving may take."""
 
 
 def home() -> Path:
-    """Where walks are kept until their backtest is written."""
+    """Where runs are kept until their result is written."""
     return data_directory() / "walks"
 
 
+def make_run_id(agent: Agent, surroundings: dict[str, Any], *purpose: str) -> str:
+    """The name of a run: everything that its outcome depends on goes into it.
+
+    surroundings: what it depends on besides the agent and the package version, such as prices and days.
+    """
+    settings = [agent.settings.model_dump_json(), str(agent.seed)]
+    return fingerprint([*purpose, __version__, *settings, json.dumps(surroundings, sort_keys=True, default=str)])
+
+
+def discard_run(run: str) -> None:
+    """Delete what is saved of a run, unless another process is at it."""
+    folder = home() / run
+    lock = _lock(folder)
+    if lock is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
+
+
+def count_saved_decisions(run: str) -> int:
+    """How many decisions of a backtest would not have to be made again."""
+    content = _read(home() / run / DECISIONS_FILE)
+    try:
+        made = len(content["decisions"])
+    except (KeyError, TypeError):
+        return 0
+    return max((number for number, _ in _numbered_checkpoints(home() / run, made)), default=0)
+
+
+class ResumableAgent:
+    """An agent whose backtest can be resumed; a `Strategy` itself.
+
+    Saved decisions are replayed through the same accounting, so that the track ends with the same bytes. Several
+    processes may run the same backtest; only the one that holds the folder's lock saves.
+    """
+
+    def __init__(self, agent: Agent, run: str) -> None:
+        self.agent = agent
+        self.run = run
+        self.folder = home() / run
+        self._decisions: list[dict[str, Any]] = []
+        self._lock: IO[bytes] | None = None
+        self._cannot_save = False
+        self._saved, self._last_save, self._save_seconds = 0, time.monotonic(), 0.0
+        self._load()
+        self._known = {decision["date"]: decision for decision in self._decisions}
+
+    @property
+    def name(self) -> str:
+        return self.agent.name
+
+    @property
+    def every(self) -> int:
+        return self.agent.every
+
+    def decide(self, history: Market, held: Array) -> Array:
+        """The saved weights [A] of that close, or those of the agent."""
+        day = str(history.dates[-1])
+        decision = self._known.get(day)
+        if decision is None:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                weights = self.agent.decide(history, held)
+            decision = {
+                "date": day,
+                "weights": weights.tolist(),
+                "warnings": [str(warning.message) for warning in caught],
+                "updates": len(self.agent.trace),
+            }
+            self._decisions.append(decision)
+            if MAX_SAVING_SHARE * (time.monotonic() - self._last_save) >= self._save_seconds:
+                self._save()
+        for text in decision["warnings"]:
+            warnings.warn(text, stacklevel=2)
+        return np.array(decision["weights"], dtype=np.float64)
+
+    def close(self) -> None:
+        """After the last decision: save what is not saved yet, and release the folder."""
+        if self._saved < len(self._decisions):
+            self._save()
+        self.release()
+
+    def release(self) -> None:
+        """Let another process have the folder as it was saved last."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _save(self) -> None:
+        if self._cannot_save or self.agent.learner is None:
+            return
+        started = time.monotonic()
+        agent = {
+            "label": self.agent.name,
+            "seed": self.agent.seed,
+            "settings": self.agent.settings.model_dump(mode="json"),
+        }
+        content = {
+            "agent": agent,
+            "assets": self.agent.assets,
+            "decisions": self._decisions,
+            "trace": self.agent.trace,
+        }
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = self._lock or _lock(self.folder)
+            if self._lock is None:
+                self._cannot_save = True
+                return
+            write_atomically(self.folder / DECISIONS_FILE, json.dumps(content).encode())
+            save_checkpoint(self.folder, self.agent.learner, len(self._decisions), self.run)
+        except OSError:
+            # A backtest that cannot be resumed is no reason to end it; if there is no room, the record will say so.
+            self._cannot_save = True
+        self._saved, self._last_save = len(self._decisions), time.monotonic()
+        self._save_seconds = self._last_save - started
+
+    def _load(self) -> None:
+        content = _read(self.folder / DECISIONS_FILE)
+        try:
+            decisions, trace, assets = content["decisions"], content["trace"], content["assets"]
+        except (KeyError, TypeError):
+            return
+
+        def restore(path: Path, number: int) -> None:
+            last = decisions[number - 1]
+            day = np.datetime64(last["date"], "D")
+            self.agent.restore(path, self.run, assets, day, trace[: int(last["updates"])])
+
+        self._saved = _restore_newest(self.folder, len(decisions), restore)
+        self._decisions = decisions[: self._saved]
+
+
 @contextmanager
-def resumable(
+def resume_training(
     agent: Agent, assets: int, surroundings: dict[str, Any], progress: Callable[[int], None] | None = None
 ) -> Iterator[None]:
-    """Put the agent where the same training was interrupted, and interrupt this one only between updates, saved.
+    """Continue the agent's training where it was interrupted, and let Ctrl-C stop it between updates, saved.
 
-    assets: columns of the market. surroundings: whatever the training depends on besides the agent and the version.
-    After the block nothing is kept: the agent is trained.
+    assets: columns of the market. surroundings: as in `make_run_id`. An interrupt waits for the update under way, since
+    a policy that is stopped inside one is half new. After the block nothing is kept: the agent is trained.
     """
-    settings = [agent.settings.model_dump_json(), str(agent.seed), json.dumps(surroundings, sort_keys=True)]
-    run = fingerprint(["train", __version__, *settings])
+    run = make_run_id(agent, surroundings, "train")
     folder = home() / run
-    _load(agent, assets, folder, run)
+    trace = _read(folder / TRAINING_FILE)
+    if trace is not None:
+        _restore_newest(
+            folder, len(trace), lambda path, number: agent.restore_training(path, run, assets, trace[:number])
+        )
     if progress is not None:
         progress(len(agent.trace))
     with interrupt_held_back() as interrupted:
@@ -50,7 +202,7 @@ def resumable(
                 progress(number)
             # After the last update there is nothing left to interrupt but the writing.
             if interrupted.is_set() and number < agent.settings.first:
-                raise Interruption(_save(agent, folder, run))
+                raise Interruption(_save_training(agent, folder, run))
 
         agent.watch = watch
         try:
@@ -60,30 +212,55 @@ def resumable(
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _save(agent: Agent, folder: Path, run: str) -> str:
-    """What is told of it."""
-    assert agent.begun is not None
+def _save_training(agent: Agent, folder: Path, run: str) -> str:
+    """Save an interrupted training; returns the sentence that the user reads."""
+    assert agent.partial_learner is not None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / TRACE, json.dumps(agent.trace).encode())
-        save_checkpoint(folder, agent.begun, len(agent.trace), run)
+        write_atomically(folder / TRAINING_FILE, json.dumps(agent.trace).encode())
+        save_checkpoint(folder, agent.partial_learner, len(agent.trace), run)
     except OSError as error:
         return f"nothing is saved, since {folder} cannot be written ({error.strerror})"
     return f"{len(agent.trace)} of {agent.settings.first} updates are saved"
 
 
-def _load(agent: Agent, assets: int, folder: Path, run: str) -> None:
-    """From the newest sound checkpoint; what is damaged does not count."""
+def _read(path: Path) -> Any:
+    """The content of a JSON file; None if there is none or it is damaged."""
     try:
-        trace = json.loads((folder / TRACE).read_bytes())
+        return json.loads(path.read_bytes())
     except (OSError, ValueError):
-        return
+        return None
+
+
+def _numbered_checkpoints(folder: Path, most: int) -> Iterator[tuple[int, Path]]:
+    """Checkpoints after at most so many steps, each with its number of steps, the newest first."""
     for path in reversed(checkpoints(folder)):
         number = int(path.stem.rpartition("-")[2])
-        if not 0 < number <= len(trace):
-            continue
+        if 0 < number <= most:
+            yield number, path
+
+
+def _restore_newest(folder: Path, most: int, restore: Callable[[Path, int], None]) -> int:
+    """Restore from the newest sound checkpoint; returns its number of steps, 0 if there is none."""
+    for number, path in _numbered_checkpoints(folder, most):
         try:
-            agent.go_on(path, run, assets, trace[:number])
+            restore(path, number)
         except CheckpointError:
             continue
-        return
+        return number
+    return 0
+
+
+def _lock(folder: Path) -> IO[bytes] | None:
+    """The folder's lock, which dies with its process; None if another has it, or there is no folder."""
+    try:
+        file = (folder / LOCK).open("ab")
+    except OSError:
+        return None
+    try:
+        if try_lock(file):
+            return file
+    except OSError:
+        pass
+    file.close()
+    return None

@@ -24,18 +24,18 @@ from portfolio_sdpo.errors import CheckpointError, SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.load import Cash, load_latest
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash, named_weights
-from portfolio_sdpo.portfolio.resume import resumable
+from portfolio_sdpo.portfolio.resume import resume_training
 from portfolio_sdpo.portfolio.shield import shield
 from portfolio_sdpo.rl.checkpoint import checkpoint_bytes, fingerprint
 
 FOLDERS = FolderStore("agent", "train", "agents")
-POLICY = "policy.safetensors"
-TRACE = "metrics.parquet"
-PARTS = (CONFIG, POLICY, TRACE)
+POLICY_FILE = "policy.safetensors"
+TRACE_FILE = "metrics.parquet"
+PARTS = (CONFIG, POLICY_FILE, TRACE_FILE)
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedAgent:
     """Where an agent was written, and what is known of it."""
 
     folder: Path
@@ -53,7 +53,7 @@ def train_agent(
     label: str = "sdpo",
     folder: Path | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Trained:
+) -> TrainedAgent:
     """Train an agent on everything up to the last close, as before a first decision, and write it to a new folder.
 
     `progress` is called with the number of updates so far; there will be `settings.first` of them. Ctrl-C saves them,
@@ -64,12 +64,12 @@ def train_agent(
         raise SettingsError(f"seed: must not be negative (got {seed}).")
     market, data = load_latest(snapshot, cash)
     agent = Agent(settings, seed, label)
-    with resumable(agent, len(market.assets), {"cash": cash, **data}, progress):
+    with resume_training(agent, len(market.assets), {"cash": cash, **data}, progress):
         agent.decide(market, all_cash(len(market.assets)))
         config = describe(agent, market, cash, data)
         folder = folder or FOLDERS.new_folder(config["id"])
         FOLDERS.write(folder, to_parts(agent, config))
-    return Trained(folder, agent, config)
+    return TrainedAgent(folder, agent, config)
 
 
 def describe(agent: Agent, market: Market, cash: Cash, data: dict[str, Any]) -> dict[str, Any]:
@@ -97,8 +97,8 @@ def to_parts(agent: Agent, config: dict[str, Any]) -> dict[str, bytes]:
     assert agent.learner is not None
     return {
         CONFIG: to_json(config),
-        POLICY: checkpoint_bytes(agent.learner, config["updates"], config["run"]),
-        TRACE: to_parquet(pd.DataFrame(agent.trace)),
+        POLICY_FILE: checkpoint_bytes(agent.learner, config["updates"], config["run"]),
+        TRACE_FILE: to_parquet(pd.DataFrame(agent.trace)),
     }
 
 
@@ -124,13 +124,13 @@ def agent_from_parts(parts: Mapping[str, bytes], folder: Path) -> Agent:
     except (KeyError, TypeError, ValueError) as error:
         raise FOLDERS.damaged(folder, CONFIG, error) from None
     try:
-        trace = pd.read_parquet(io.BytesIO(parts[TRACE])).to_dict("records")
+        trace = pd.read_parquet(io.BytesIO(parts[TRACE_FILE])).to_dict("records")
     except Exception as error:
-        raise FOLDERS.damaged(folder, TRACE, error) from None
+        raise FOLDERS.damaged(folder, TRACE_FILE, error) from None
     try:
-        agent.restore(parts[POLICY], run, assets, as_of, [{str(key): row[key] for key in row} for row in trace])
+        agent.restore(parts[POLICY_FILE], run, assets, as_of, [{str(key): row[key] for key in row} for row in trace])
     except CheckpointError as error:
-        raise CheckpointError(f"{folder / POLICY}: {error}") from None
+        raise CheckpointError(f"{folder / POLICY_FILE}: {error}") from None
     return agent
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from portfolio_sdpo.backtest.coverage import json_ready
+from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.errors import PortfolioSdpoError, RegistryError
 from portfolio_sdpo.experiments.engine.grid import Observer, Outcome, Run
 from portfolio_sdpo.registry.registry import Registry

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from portfolio_sdpo.backtest.coverage import check_promise
-from portfolio_sdpo.backtest.resample import Bootstrap
 from portfolio_sdpo.backtest.simulate import Track
-from portfolio_sdpo.backtest.statistics import growth_difference, summarise
+from portfolio_sdpo.backtest.statistics import Bootstrap, growth_difference, summarise
 from portfolio_sdpo.portfolio.shield import CvarLimit
 
 FIGURES = ("final_wealth", "cagr", "volatility", "sharpe", "max_drawdown", "cvar_window", "turnover", "cost")

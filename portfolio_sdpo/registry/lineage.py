@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.resume import Kept
-from portfolio_sdpo.backtest.shielding import ShieldedStrategy
-from portfolio_sdpo.backtest.simulate import Track, simulate
+from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy, Track, simulate
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import Array, Market, named_weights
+from portfolio_sdpo.portfolio.resume import ResumableAgent
 from portfolio_sdpo.portfolio.shield import CvarLimit
 
 Record = Mapping[str, Mapping[str, float]]
@@ -37,7 +36,7 @@ class Lineage:
 
     def __init__(
         self,
-        fresh: Callable[[], Kept],
+        fresh: Callable[[], ResumableAgent],
         member: Agent | None,
         record: Record,
         days: tuple[np.datetime64, np.datetime64],
@@ -52,9 +51,9 @@ class Lineage:
         self._book = {np.datetime64(day, "D"): dict(weights) for day, weights in sorted(record.items())}
         self._first, self._last = days
         self._watch = watch
-        self._current: Agent | Kept | None = None
+        self._current: Agent | ResumableAgent | None = None
         self._decided = 0
-        self._kept: Kept | None = None
+        self._kept: ResumableAgent | None = None
 
     @property
     def name(self) -> str:
@@ -64,7 +63,7 @@ class Lineage:
     def agent(self) -> Agent:
         """Who decided last; after the walk, the child."""
         current = self._current or self._member or self._stand_in()
-        return current.agent if isinstance(current, Kept) else current
+        return current.agent if isinstance(current, ResumableAgent) else current
 
     def decide(self, history: Market, held: Array) -> Array:
         day = history.dates[-1]
@@ -112,11 +111,11 @@ class Lineage:
         day = history.dates[-1]
         member = self._member
         known = member is not None and member.as_of is not None and day >= member.as_of
-        agent: Agent | Kept = member if known and member is not None else self._stand_in()
+        agent: Agent | ResumableAgent = member if known and member is not None else self._stand_in()
         if agent is self._current and len(history) - self._decided < agent.every and day != self._last:
             return None
         self._current = agent
-        inner = agent.agent if isinstance(agent, Kept) else agent
+        inner = agent.agent if isinstance(agent, ResumableAgent) else agent
         before, made = len(inner.trace), self.updates
 
         def count(number: int) -> None:
@@ -127,24 +126,11 @@ class Lineage:
         inner.watch = count
         return agent.decide(history, held)
 
-    def _stand_in(self) -> Kept:
+    def _stand_in(self) -> ResumableAgent:
         if self._kept is None:
             self._kept = self._fresh()
             self.updates += len(self._kept.agent.trace)
         return self._kept
-
-
-class Shown:
-    """The decisions of a line once more, for the shield; the days between are held."""
-
-    every = 1
-
-    def __init__(self, name: str, decisions: Mapping[np.datetime64, Array]) -> None:
-        self.name = name
-        self.decisions = decisions
-
-    def decide(self, history: Market, held: Array) -> Array:
-        return self.decisions.get(history.dates[-1], held)
 
 
 def walk(
@@ -152,5 +138,5 @@ def walk(
 ) -> tuple[Track, list[dict[str, Any]]]:
     """The line through the days and then, as in backtests, its decisions through the shield: track and looks."""
     simulate(market, lineage, start=days[0], end=days[1], fee=fee)
-    shielded = ShieldedStrategy(Shown(lineage.name, lineage.decisions), limit)
+    shielded = ShieldedStrategy(DecisionReplay(lineage.name, lineage.decisions), limit)
     return simulate(market, shielded, start=days[0], end=days[1], fee=fee), shielded.days

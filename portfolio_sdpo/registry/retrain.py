@@ -26,7 +26,6 @@ from typing import Any, Literal
 import numpy as np
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.backtest.resume import Kept, discard, run_of
 from portfolio_sdpo.backtest.simulate import Track
 from portfolio_sdpo.errors import (
     DivergenceError,
@@ -39,6 +38,7 @@ from portfolio_sdpo.errors import (
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.load import load_latest
 from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.resume import ResumableAgent, discard_run, make_run_id
 from portfolio_sdpo.portfolio.store import describe, to_parts
 from portfolio_sdpo.registry.judge import Verdict, judge
 from portfolio_sdpo.registry.lineage import Lineage, Record, walk
@@ -172,7 +172,7 @@ class _Retrain:
         model_id = None if model is None else model.id
         self.registry.end_run(self.run.id, outcome=outcome, reason=reason, model_id=model_id)
         for run in self.walks:
-            discard(run)
+            discard_run(run)
         return Retrained(outcome, reason, model_id, model_id if outcome == "promoted" else champion.id, self.run.id)
 
     def _judged_before(self, work: str, data: Mapping[str, Any], champion: Champion) -> Model | None:
@@ -273,11 +273,11 @@ class _Retrain:
             "cash": data.get("cash_sha256", recipe.cash),
         }
 
-        def fresh() -> Kept:
+        def fresh() -> ResumableAgent:
             agent = Agent(settings, recipe.seed, recipe.label)
-            run = run_of(agent, surroundings)
+            run = make_run_id(agent, surroundings)
             self.walks.append(run)
-            return Kept(agent, run)
+            return ResumableAgent(agent, run)
 
         start, end = (int(np.searchsorted(market.dates, day)) for day in days)
         count = settings.first + settings.further * ((end - start) // settings.every + 1)

@@ -11,11 +11,16 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from portfolio_sdpo.backtest.record import Record
-from portfolio_sdpo.backtest.tables import KEYS, by_track
+from portfolio_sdpo.backtest.record import (
+    KEYS,
+    Record,
+    StrategyGroup,
+    group_by_strategy,
+    select_main,
+    split_by_track,
+)
 from portfolio_sdpo.common.extras import require_extra
 from portfolio_sdpo.report import figures
-from portfolio_sdpo.report.groups import Group, groups, main_group
 from portfolio_sdpo.report.page import page
 from portfolio_sdpo.report.sections import (
     against,
@@ -36,12 +41,12 @@ from portfolio_sdpo.report.sections import (
 
 def render(record: Record) -> str:
     """The page."""
-    found = groups(record.metrics)
-    main = main_group(found)
+    found = group_by_strategy(record.metrics)
+    main = select_main(found)
     settings = record.config["settings"]
     horizon = int(settings["limit"]["horizon"])
-    tracks, weights = by_track(record.equity), by_track(record.weights)
-    traces = by_track(record.trace) if record.trace is not None else {}
+    tracks, weights = split_by_track(record.equity), split_by_track(record.weights)
+    traces = split_by_track(record.trace) if record.trace is not None else {}
     keys = {group.name: f"s{number}" for number, group in enumerate(found)}
     assets = [column for column in record.weights.columns if column not in KEYS]
 
@@ -61,7 +66,7 @@ def render(record: Record) -> str:
         specs["weights"][key], areas = figures.weights(weights[group.key], assets)
         legends.append(_panel("weights", key, key == keys[main.name], _area_legend(areas)))
         if edges is not None:
-            specs["distribution"][key] = figures.distribution(tracks[group.key], group.shown["promise"], edges)
+            specs["distribution"][key] = figures.distribution(tracks[group.key], group.median["promise"], edges)
         if group.key in traces:
             specs["trace"][key] = figures.trace(traces[group.key])
 
@@ -78,7 +83,7 @@ def render(record: Record) -> str:
         _section("Drawdown", _figure("drawdown", "Fall of wealth from its highest so far.")),
         _section(
             "Weights",
-            "".join(legends) + _figure("weights", _weights_caption(found[0].shown["sessions"] + 1)),
+            "".join(legends) + _figure("weights", _weights_caption(found[0].median["sessions"] + 1)),
             _select("weights", found, keys, main),
         ),
         _section("Today’s weights", today(found)),
@@ -139,7 +144,7 @@ def _weights_caption(days: int) -> str:
     )
 
 
-def _select(part: str, found: Sequence[Group], keys: dict[str, str], chosen: Group) -> str:
+def _select(part: str, found: Sequence[StrategyGroup], keys: dict[str, str], chosen: StrategyGroup) -> str:
     options = "".join(
         f"<option value='{keys[group.name]}'{' selected' if group is chosen else ''}>{escape(group.name)}</option>"
         for group in found
@@ -151,7 +156,7 @@ def _panel(part: str, key: str, shown: bool, content: str) -> str:
     return f"<div data-panel='{part}' data-key='{key}'{'' if shown else ' hidden'}>{content}</div>"
 
 
-def _line_legend(found: Sequence[Group]) -> str:
+def _line_legend(found: Sequence[StrategyGroup]) -> str:
     """Buttons that show and hide the curves of wealth and drawdown."""
     styles, hidden = figures.line_styles(found), set(figures.hidden_at_first(found))
     items = []

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from portfolio_sdpo.backtest.record import MAIN_BENCHMARKS, StrategyGroup
 from portfolio_sdpo.portfolio.market import CASH
 from portfolio_sdpo.portfolio.return_measures import window_returns
-from portfolio_sdpo.report.groups import MAIN_BENCHMARKS, Group
 
 Spec = dict[str, Any]
 Tracks = Mapping[tuple[str, int | None], pd.DataFrame]
@@ -35,7 +35,7 @@ POINTS = 1500
 """Dates at most in the picture of weights."""
 
 
-def line_styles(found: Sequence[Group]) -> dict[str, Spec]:
+def line_styles(found: Sequence[StrategyGroup]) -> dict[str, Spec]:
     """Colour, dash and width of every strategy; a shielded agent is its agent, dashed."""
     styles: dict[str, Spec] = {}
     number = 0
@@ -57,7 +57,7 @@ def line_styles(found: Sequence[Group]) -> dict[str, Spec]:
     return styles
 
 
-def hidden_at_first(found: Sequence[Group]) -> list[str]:
+def hidden_at_first(found: Sequence[StrategyGroup]) -> list[str]:
     """Strategies whose curves wait to be asked for: all agents and the best-known benchmarks are shown."""
     if len(found) <= SHOWN_AT_FIRST:
         return []
@@ -66,7 +66,7 @@ def hidden_at_first(found: Sequence[Group]) -> list[str]:
     return ranked[max(SHOWN_AT_FIRST - agents, 2) :]
 
 
-def curves(tracks: Tracks, found: Sequence[Group], column: str, *, percent: bool) -> Spec:
+def curves(tracks: Tracks, found: Sequence[StrategyGroup], column: str, *, percent: bool) -> Spec:
     """A column of the equity table over time: the seed in the middle as a line, all seeds as a band."""
     styles = line_styles(found)
     hidden = set(hidden_at_first(found))
@@ -148,7 +148,7 @@ def step_of(days: int) -> int:
     return math.ceil(days / POINTS)
 
 
-def bin_edges(tracks: Tracks, found: Sequence[Group], horizon: int) -> Any:
+def bin_edges(tracks: Tracks, found: Sequence[StrategyGroup], horizon: int) -> Any:
     """Edges of some 50 bins that hold the windows of every strategy, 0 among them; None without a window."""
     windows = [window_returns(_returns(tracks[group.key]), horizon) for group in found]
     values = np.concatenate(windows) if windows else np.empty(0)

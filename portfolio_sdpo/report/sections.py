@@ -13,8 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from portfolio_sdpo.backtest.record import Record
-from portfolio_sdpo.report.groups import Group, rival
+from portfolio_sdpo.backtest.record import Record, StrategyGroup, select_rival
 
 NONE = "<span title='not defined'>–</span>"
 NOTES_SHOWN = 20
@@ -74,9 +73,9 @@ MORE: tuple[tuple[str, str, Format], ...] = (
 )
 
 
-def subtitle(record: Record, found: Sequence[Group]) -> str:
+def subtitle(record: Record, found: Sequence[StrategyGroup]) -> str:
     """What was traded, when and at which cost."""
-    settings, shown = record.config["settings"], found[0].shown
+    settings, shown = record.config["settings"], found[0].median
     stocks = len(record.config["data"]["tickers"])
     cash = settings["cash"]
     earned = {"zero": "nothing", "tbill": "the 13-week Treasury bill"}.get(cash) or f"{percent(cash, 2)} a year"
@@ -86,14 +85,14 @@ def subtitle(record: Record, found: Sequence[Group]) -> str:
     )
 
 
-def lead(found: Sequence[Group], main: Group) -> str:
+def lead(found: Sequence[StrategyGroup], main: StrategyGroup) -> str:
     """The result in two sentences."""
-    shown, other = main.shown, rival(found, main)
+    shown, other = main.median, select_rival(found, main)
     text = f"<strong>{escape(main.name)}</strong> turned 1 into {number(shown['final_wealth'])}"
     if len(main.records) > 1:
         text += f" (the middle one of {len(main.records)} seeds)"
     if other is not None:
-        text += f"; {escape(other.name)} into {number(other.shown['final_wealth'])}"
+        text += f"; {escape(other.name)} into {number(other.median['final_wealth'])}"
     promise = shown["promise"]
     if promise["realised"] is not None:
         fate = "kept" if promise["kept"] else "broken"
@@ -105,25 +104,25 @@ def lead(found: Sequence[Group], main: Group) -> str:
     return f"<p class='lead'>{text}.</p>"
 
 
-def cards(main: Group, found: Sequence[Group]) -> str:
+def cards(main: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
     """The main strategy's figures, large, with those of its rival."""
-    other = rival(found, main)
+    other = select_rival(found, main)
     items = []
     for field, heading, written, _ in COLUMNS[:2] + COLUMNS[3:6]:
         if field == "cvar_window":
-            heading = f"CVaR of {main.shown['horizon']} sessions"
-        more = interval_of(main.shown, field, written)
+            heading = f"CVaR of {main.median['horizon']} sessions"
+        more = interval_of(main.median, field, written)
         if other is not None:
-            value = other.shown[field]
+            value = other.median[field]
             more += f"<br>{escape(other.name)} {NONE if value is None else written(value)}"
         items.append(
             f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>"
-            f"{figure_of(main.shown, field, written)}</span><br><span class='more'>{more}</span></dd></div>"
+            f"{figure_of(main.median, field, written)}</span><br><span class='more'>{more}</span></dd></div>"
         )
     return f"<dl class='cards'>{''.join(items)}</dl>"
 
 
-def headline(found: Sequence[Group], config: dict[str, Any]) -> str:
+def headline(found: Sequence[StrategyGroup], config: dict[str, Any]) -> str:
     """One row per strategy with its intervals, and whether it kept the limit."""
     limit, bootstrap = config["settings"]["limit"], config["settings"]["bootstrap"]
     caption = (
@@ -142,20 +141,20 @@ def headline(found: Sequence[Group], config: dict[str, Any]) -> str:
     for group in found:
         cells = []
         for field, _, written, with_interval in COLUMNS:
-            cell = figure_of(group.shown, field, written)
-            interval = interval_of(group.shown, field, written) if with_interval else ""
+            cell = figure_of(group.median, field, written)
+            interval = interval_of(group.median, field, written) if with_interval else ""
             cell += f"<small>{interval}</small>" if interval else ""
             spread = group.range(field)
             cell += f"<small>seeds {span(*spread, written)}</small>" if spread and field in OVER_SEEDS else ""
             cells.append(f"<td>{cell}</td>")
             if field == "cvar_window":
-                cells.append(f"<td>{verdict(group.shown['promise']['kept'])}</td>")
+                cells.append(f"<td>{verdict(group.median['promise']['kept'])}</td>")
         seeds = f"<small>{len(group.records)} seeds</small>" if len(group.records) > 1 else ""
         rows.append(f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}{seeds}</th>{''.join(cells)}</tr>")
     return table(caption, ["Strategy", *headings], rows)
 
 
-def all_figures(found: Sequence[Group]) -> str:
+def all_figures(found: Sequence[StrategyGroup]) -> str:
     """The other figures of every strategy and seed, folded away."""
     several = any(len(group.records) > 1 for group in found)
     columns = (*((COLUMNS[0][:3], COLUMNS[5][:3]) if several else ()), *MORE)
@@ -175,11 +174,11 @@ def all_figures(found: Sequence[Group]) -> str:
     return f"<details><summary>More figures</summary>{table(caption, headings, rows)}</details>"
 
 
-def shielding(found: Sequence[Group]) -> str:
+def shielding(found: Sequence[StrategyGroup]) -> str:
     """What the shield did, where it was on."""
     rows = []
     for group in found:
-        done = group.shown["shield"]
+        done = group.median["shield"]
         if done:
             rows.append(
                 f"<tr><th scope='row'>{escape(group.name)}</th>"
@@ -205,11 +204,11 @@ def shielding(found: Sequence[Group]) -> str:
     return f"<details open><summary>The shield</summary>{table(caption, headings, rows)}</details>"
 
 
-def against(found: Sequence[Group]) -> str:
+def against(found: Sequence[StrategyGroup]) -> str:
     """By how much agents grew faster than their rivals."""
     rows = []
     for group in found:
-        for other, figures in group.shown.get("against", {}).items():
+        for other, figures in group.median.get("against", {}).items():
             low, high = figures["interval"] or (None, None)
             interval = "" if low is None or high is None else span(low, high, percent)
             rows.append(
@@ -223,30 +222,30 @@ def against(found: Sequence[Group]) -> str:
     return f"<details><summary>Against rivals</summary>{table(caption, headings, rows)}</details>"
 
 
-def today(found: Sequence[Group]) -> str:
+def today(found: Sequence[StrategyGroup]) -> str:
     """What every strategy would hold from the last close on."""
-    asked = [group for group in found if group.shown.get("next")]
+    asked = [group for group in found if group.median.get("next")]
     if not asked:
         return "<p>Not known: this backtest is older than the question; run it again.</p>"
     rows = []
     for group in asked:
-        weights = group.shown["next"]["weights"]
+        weights = group.median["next"]["weights"]
         ordered = sorted(weights.items(), key=lambda item: -item[1])
         text = ", ".join(f"{escape(asset)}&nbsp;{percent(weight)}" for asset, weight in ordered if weight >= 0.0005)
         rows.append(
             f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}</th><td class='words'>{text}</td></tr>"
         )
-    as_of = escape(asked[0].shown["next"]["as_of"])
+    as_of = escape(asked[0].median["next"]["as_of"])
     caption = f"Decided at the close of {as_of}, the last one here; nothing above knows what comes of it."
     return table(caption, ["Strategy", "To be held from then on"], rows)
 
 
-def promises(found: Sequence[Group]) -> str:
+def promises(found: Sequence[StrategyGroup]) -> str:
     """Promised against realised CVaR with the tests of coverage."""
     headings = ("Strategy", "Limit", "Realised CVaR", "Kept", "p-value", "Periods below the limit", "p-value of these")
     rows = []
     for group in found:
-        promise = group.shown["promise"]
+        promise = group.median["promise"]
         realised = promise["realised"]
         cell = (
             NONE if realised is None else f"<data value='{realised!r}' data-name='realised'>{percent(realised)}</data>"
@@ -265,7 +264,7 @@ def promises(found: Sequence[Group]) -> str:
     return table(caption, headings, rows)
 
 
-def training(traced: Sequence[tuple[Group, pd.DataFrame]]) -> str:
+def training(traced: Sequence[tuple[StrategyGroup, pd.DataFrame]]) -> str:
     """How often training was inside, near and outside the bound."""
     headings = ("Agent", "Iterations", "Inside", "In the margin", "Outside", "Lowest slack")
     rows = []
@@ -301,7 +300,7 @@ def monthly(rows: pd.DataFrame, name: str) -> str:
     return table(caption, ["Year", *names, "Total"], lines, "monthly")
 
 
-def remarks(record: Record, found: Sequence[Group]) -> str:
+def remarks(record: Record, found: Sequence[StrategyGroup]) -> str:
     """What a reader should hold against the figures."""
     general = [
         "Decisions use prices up to a close and are traded at that very close, which nobody gets exactly.",
@@ -311,7 +310,7 @@ def remarks(record: Record, found: Sequence[Group]) -> str:
     items = [f"<li>{text}</li>" for text in general]
     items += [f"<li>Data: {escape(note)}</li>" for note in record.config["data"]["notes"][:NOTES_SHOWN]]
     for group in found:
-        notes = group.shown["notes"]
+        notes = group.median["notes"]
         items += [f"<li>{escape(group.name)}, {escape(note)}</li>" for note in notes[:NOTES_SHOWN]]
         if len(notes) > NOTES_SHOWN:
             items.append(
@@ -328,12 +327,12 @@ def provenance(record: Record) -> str:
         "Backtest": config["id"],
         "Made": f"{config['created_at']} with portfolio_sdpo {config['package_version']}",
         "Prices": f"{data['snapshot'] or data['source']}, {data['first']} to {data['last']}, "
-        f"{data['sessions']} sessions, adjustment {data['adjustment']}",
+        f"{data['sessions']} sessions, adjustment {data.get('adjustment', 'not known')}",
         "Tickers": ", ".join(data["tickers"]),
-        "sha256 of the prices": data["sha256"],
     }
-    if "cash_sha256" in data:
-        facts["sha256 of the cash rate"] = data["cash_sha256"]
+    for key, what in (("sha256", "the prices"), ("cash_sha256", "the cash rate")):
+        if key in data:
+            facts[f"sha256 of {what}"] = data[key]
     items = "".join(f"<dt>{key}</dt><dd>{_hash(key, value)}</dd>" for key, value in facts.items())
     settings = {"settings": config["settings"], "strategies": config["strategies"]}
     text = escape(json.dumps(settings, indent=2, ensure_ascii=False))
@@ -354,7 +353,7 @@ def table(caption: str, headings: Sequence[str], rows: Sequence[str], name: str 
     )
 
 
-def _row(group: Group, found: Sequence[Group]) -> str:
+def _row(group: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
     """Attributes of a strategy's row; the first benchmark below agents is set off."""
     benchmarks = [each for each in found if each.kind == "benchmark"]
     names = []

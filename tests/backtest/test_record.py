@@ -8,9 +8,16 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest import make_strategy, simulate
-from portfolio_sdpo.backtest.record import list_records, read_metrics, read_record, read_table, write_record
-from portfolio_sdpo.backtest.run import make_record
-from portfolio_sdpo.backtest.tables import Walk, by_track
+from portfolio_sdpo.backtest.record import (
+    StrategyRun,
+    list_records,
+    make_record,
+    read_metrics,
+    read_record,
+    read_table,
+    split_by_track,
+    write_record,
+)
 from portfolio_sdpo.common.files import make_id
 from portfolio_sdpo.errors import BacktestError, RunError
 from portfolio_sdpo.portfolio.market import Market
@@ -23,7 +30,7 @@ def walks(prices):
     market = Market.from_prices(prices(60))
     tracks = [simulate(market, make_strategy(name), fee=FEE) for name in ("equal-weight", "buy-and-hold")]
     trace = [{"date": day, "iteration": 0, "risk": 0.1, "regime": "margin"} for day in tracks[1].dates[:3]]
-    return [Walk(tracks[0], "benchmark"), Walk(tracks[1], "agent", seed=7, trace=trace)]
+    return [StrategyRun(tracks[0], "benchmark"), StrategyRun(tracks[1], "agent", seed=7, trace=trace)]
 
 
 @pytest.fixture
@@ -47,7 +54,7 @@ def test_round_trip(record, tmp_path):
 
 def test_tables_are_the_tracks(record, walks):
     track = walks[1].track
-    equity, weights = (by_track(table)["buy-and-hold", 7] for table in (record.equity, record.weights))
+    equity, weights = (split_by_track(table)["buy-and-hold", 7] for table in (record.equity, record.weights))
     np.testing.assert_array_equal(equity["wealth"], track.wealth)
     np.testing.assert_array_equal(equity["return"].iloc[1:], track.returns)
     assert np.isnan(equity["return"].iloc[0])
@@ -60,7 +67,7 @@ def test_trades_pay_the_fees_and_balance(record, walks):
     """Fees of the day's trades are the day's cost, amounts bought and sold are its turnover."""
     for walk in walks:
         track = walk.track
-        trades = by_track(record.trades)[track.name, walk.seed]
+        trades = split_by_track(record.trades)[track.name, walk.seed]
         days = pd.DatetimeIndex(track.dates[:-1])
         cost = trades.groupby("date")["cost"].sum().reindex(days, fill_value=0.0)
         np.testing.assert_allclose(cost, track.costs, atol=1e-13)
@@ -74,7 +81,7 @@ def test_all_in_from_cash_is_one_purchase():
     days = pd.to_datetime(["2019-01-02", "2019-01-03", "2019-01-04"])
     market = Market.from_prices(pd.DataFrame({"A": [10.0, 11.0, 12.0]}, index=days))
     track = simulate(market, make_strategy("equal-weight", every=1), fee=0.01, wealth=1000.0)
-    trades = make_record({}, [], [Walk(track, "benchmark")], 0.01).trades
+    trades = make_record({}, [], [StrategyRun(track, "benchmark")], 0.01).trades
     assert len(trades) == 1
     trade = trades.iloc[0]
     assert (trade["ticker"], trade["weight_before"], trade["weight_after"]) == ("A", 0.0, 1.0)
@@ -149,12 +156,12 @@ def test_id_is_time_and_content():
 
 def test_a_ticker_called_date_is_refused(prices):
     market = Market.from_prices(prices(30, gaps=False).rename(columns={"S0": "seed"}))
-    walk = Walk(simulate(market, make_strategy("equal-weight")), "benchmark")
+    walk = StrategyRun(simulate(market, make_strategy("equal-weight")), "benchmark")
     with pytest.raises(BacktestError, match="A ticker cannot be called seed"):
         make_record({}, [], [walk], 0.0)
 
 
 def test_a_trace_without_dates_is_refused(walks):
-    broken = Walk(walks[1].track, "agent", 0, trace=[{"date": "soon", "risk": 1.0}])
+    broken = StrategyRun(walks[1].track, "agent", 0, trace=[{"date": "soon", "risk": 1.0}])
     with pytest.raises(BacktestError, match="training trace of buy-and-hold cannot be read"):
         make_record({}, [], [broken], 0.0)

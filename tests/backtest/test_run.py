@@ -10,7 +10,7 @@ import pytest
 
 from portfolio_sdpo.backtest import CvarLimit, make_strategy, simulate
 from portfolio_sdpo.backtest.record import home, list_records, read_record
-from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
+from portfolio_sdpo.backtest.run import BacktestSettings
 from portfolio_sdpo.errors import HistoryError, RunError, SettingsError, SnapshotError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Market
@@ -19,6 +19,7 @@ from portfolio_sdpo.prices.manifest import Request
 from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store, content_hash
 from portfolio_sdpo.report.backtest_report import render
+from portfolio_sdpo.report.result import run_backtest
 
 SESSIONS = 340
 DAYS = pd.bdate_range("2019-01-02", periods=SESSIONS)
@@ -37,6 +38,8 @@ PLAIN = ("cash", "equal-weight", "buy-and-hold", "inverse-volatility")
 
 class Noisy:
     """Random weights that lean on yesterday's prices and on what is held; fails on demand."""
+
+    every = 1
 
     def __init__(self, name="noisy", seed=0, fail_after=None):
         self.name, self.seed, self.fail_after = name, seed, fail_after
@@ -364,4 +367,4 @@ def test_today_is_decided_by_everyone_and_shielded_where_the_shield_is_on():
     assert sum(raw.values()) == pytest.approx(1) and sum(shielded.values()) == pytest.approx(1)
     assert shielded["CASH"] > raw["CASH"]
     assert all(shielded.get(asset, 0) <= weight + 1e-12 for asset, weight in raw.items() if asset != "CASH")
-    assert "To be held from then on" in result.report.read_text()
+    assert "To be held from then on" in result.report_path.read_text()

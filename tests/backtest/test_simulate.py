@@ -15,7 +15,7 @@ from portfolio_sdpo.portfolio.market import Market
 class Fixed:
     """The same weights at every decision; remembers what it was shown."""
 
-    name = "fixed"
+    name, every = "fixed", 1
 
     def __init__(self, *weights):
         self.weights = np.array(weights)

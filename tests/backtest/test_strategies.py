@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 from portfolio_sdpo.backtest import STRATEGIES, CvarLimit, make_strategy, simulate, strategies
+from portfolio_sdpo.common import extras
 from portfolio_sdpo.errors import MissingExtraError, SettingsError
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk
@@ -79,8 +80,8 @@ def test_only_stocks_with_a_full_history_take_part(prices, name):
     frame.iloc[50, 2] = np.nan  # suspended
     frame.iloc[:, 3] = 10.0  # stale
     market, strategy = Market.from_prices(frame), short(name)
-    assert strategies.taking_part(market.until(51), 22).tolist() == [1]
-    assert strategies.taking_part(market.until(52), 22).tolist() == [1, 2]
+    assert strategies.select_stocks(market.until(51), 22).tolist() == [1]
+    assert strategies.select_stocks(market.until(52), 22).tolist() == [1, 2]
     weights = strategy.decide(market.until(51), cash_only(5))
     assert weights[0] + weights[1] == pytest.approx(1)
     weights = strategy.decide(market.until(69), cash_only(5))
@@ -207,7 +208,7 @@ def test_a_failed_optimiser_keeps_what_is_held_and_is_noted(prices, name, monkey
         raise ValueError("no solution.\nMore about it. And more.")
 
     strategy, market = short(name), Market.from_prices(prices(40, gaps=False))
-    monkeypatch.setattr(strategies, "_fitted", fail)
+    monkeypatch.setattr(strategies, "fit_weights", fail)
     held = np.array([0.1, 0.2, 0.3, 0.2, 0.2])
     with pytest.warns(UserWarning, match=r"keeps what it holds \(no solution\)\."):
         np.testing.assert_array_equal(strategy.decide(market, held), held)
@@ -225,7 +226,7 @@ def test_what_skfolio_warns_of_is_noted(prices):
 
 
 def test_without_skfolio_a_command_is_named(prices, monkeypatch):
-    monkeypatch.setattr(strategies, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
     market = Market.from_prices(prices(40, gaps=False))
     with pytest.raises(MissingExtraError, match=r"hrp needs .* pip install 'portfolio_sdpo\[backtest\]'"):
         short("hrp").decide(market, cash_only(5))

@@ -30,7 +30,7 @@ CHECKS = {
         wealth = record.equity.groupby("strategy")["wealth"].last()
         assert all(abs(wealth[each["strategy"]] - each["final_wealth"]) < 1e-9 for each in record.metrics)
         assert 0 < held["CASH"].mean() < 1 and (held.sum(axis=1) - 1).abs().max() < 1e-9
-        assert result.report.is_file()
+        assert result.report_path.is_file()
     """,
     "02_your_own_prices": """
         assert unchanged and same_track

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent, run_backtest
+from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 from portfolio_sdpo.errors import (
     ChampionChangedError,
     DivergenceError,
@@ -31,6 +31,7 @@ from portfolio_sdpo.prices.samples import load_sample
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.lock import only_one
 from portfolio_sdpo.registry.retrain import Retrained, RetrainSettings, retrain
+from portfolio_sdpo.report.result import run_backtest
 
 QUICK: dict[str, Any] = {
     "history": 60,

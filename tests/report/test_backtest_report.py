@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 
 from portfolio_sdpo.backtest import Bootstrap, make_strategy, simulate
-from portfolio_sdpo.backtest.record import read_record, write_record
-from portfolio_sdpo.backtest.run import BacktestSettings, make_record, measure
-from portfolio_sdpo.backtest.tables import Walk, by_track
+from portfolio_sdpo.backtest.record import (
+    StrategyRun,
+    group_by_strategy,
+    make_metrics,
+    make_record,
+    read_record,
+    select_main,
+    split_by_track,
+    write_record,
+)
+from portfolio_sdpo.backtest.run import BacktestSettings
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.report import figures
 from portfolio_sdpo.report.backtest_report import render
-from portfolio_sdpo.report.groups import groups, main_group
 from portfolio_sdpo.report.sections import monthly, percent
 
 EVIL = "</script><script>alert(1)</script>\"'&%{y}<b>"
@@ -72,11 +79,11 @@ def make(prices, sessions=90, name="agent", seeds=(0, 1), bootstrap=20, stocks=4
             for day in track.dates[:-1]
             for turn in range(3)
         ]
-        walks.append(Walk(track, "agent", seed, trace=trace))
+        walks.append(StrategyRun(track, "agent", seed, trace=trace))
         day = {"date": track.dates[0], "kappa": 0.5, "before": -0.1, "after": -0.05, "meets": True, "removed": "A"}
         day["decided"] = True
-        walks.append(Walk(named(track, f"{name} + shield"), "shielded", seed, shield=[day]))
-    walks += [Walk(simulate(market, make_strategy(each)), "benchmark") for each in settings.strategies]
+        walks.append(StrategyRun(named(track, f"{name} + shield"), "shielded", seed, shield=[day]))
+    walks += [StrategyRun(simulate(market, make_strategy(each)), "benchmark") for each in settings.strategies]
     data = {
         "snapshot": None,
         "source": "test",
@@ -96,7 +103,7 @@ def make(prices, sessions=90, name="agent", seeds=(0, 1), bootstrap=20, stocks=4
         "strategies": {},
         "data": data,
     }
-    return make_record(config, measure(walks, settings), walks, 0.0)
+    return make_record(config, make_metrics(walks, settings.limit, settings.bootstrap), walks, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +130,8 @@ def test_every_number_shown_is_in_the_metrics(record, page):
 
 def test_curves_are_the_equity_table(record, page):
     specs = json.loads(page.scripts["figures"])["specs"]
-    tracks = by_track(record.equity)
-    shown = {group.name: group.key for group in groups(record.metrics)}
+    tracks = split_by_track(record.equity)
+    shown = {group.name: group.key for group in group_by_strategy(record.metrics)}
     for figure, column in (("equity", "wealth"), ("drawdown", "drawdown")):
         lines = {trace["name"]: trace for trace in specs[figure]["data"] if "name" in trace}
         assert lines.keys() == shown.keys()
@@ -156,7 +163,7 @@ def test_many_stocks_are_gathered(prices):
 
 def test_distribution_holds_every_window(record, page):
     specs = json.loads(page.scripts["figures"])["specs"]["distribution"]
-    assert len(specs) == len(groups(record.metrics))
+    assert len(specs) == len(group_by_strategy(record.metrics))
     for spec in specs.values():
         assert sum(spec["data"][0]["y"]) == pytest.approx(1.0, abs=1e-3)
     assert any("limit −5.0 %" in note["text"] for note in specs["s0"]["layout"]["annotations"])
@@ -175,15 +182,15 @@ def test_plotly_knows_every_figure(page):
 
 
 def test_seeds_are_one_row_and_a_band(record):
-    found = groups(record.metrics)
+    found = group_by_strategy(record.metrics)
     assert [group.name for group in found] == ["agent", "agent + shield", "equal-weight", "cash"]
     agent = found[0]
     wealth = sorted(each["final_wealth"] for each in agent.records)
-    assert agent.shown["final_wealth"] == wealth[0]
+    assert agent.median["final_wealth"] == wealth[0]
     assert agent.range("final_wealth") == (wealth[0], wealth[-1])
     assert found[2].range("final_wealth") is None
-    assert main_group(found).name == "agent + shield"
-    assert main_group(found[2:]).name == "equal-weight"
+    assert select_main(found).name == "agent + shield"
+    assert select_main(found[2:]).name == "equal-weight"
 
 
 def test_text_of_others_is_escaped(prices):
@@ -259,7 +266,7 @@ def test_a_record_of_earlier_days_is_still_shown(record, tmp_path):
 
 
 def test_months_multiply_to_years(record):
-    rows = by_track(record.equity)["equal-weight", None]
+    rows = split_by_track(record.equity)["equal-weight", None]
     cells = re.findall(r"<t[dh][^>]*>(?:<strong>)?([^<]*)", monthly(rows, "x").partition("<tbody>")[2])
     wealth = rows.set_index("date")["wealth"]
     first = wealth.loc[:"2019-01-31"].iloc[-1] / wealth.iloc[0] - 1

@@ -14,8 +14,7 @@ from portfolio_sdpo.errors import RunError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from portfolio_sdpo.backtest.record import Record
-    from portfolio_sdpo.report.groups import Group
+    from portfolio_sdpo.backtest.record import Record, StrategyGroup
 
 CACHED = 8
 """Backtests whose tables stay in memory."""
@@ -70,9 +69,9 @@ class OpenBacktest:
 
     backtest: Backtest
     record: Record
-    groups: list[Group]
+    groups: list[StrategyGroup]
     """Strategies with all their seeds."""
-    main: Group
+    main: StrategyGroup
     equity: dict[tuple[str, int | None], pd.DataFrame]
     """Rows by strategy and seed."""
     weights: dict[tuple[str, int | None], pd.DataFrame]
@@ -117,12 +116,17 @@ def _record(folder: str, made: int) -> Record:
 
 @st.cache_resource(max_entries=CACHED, show_spinner=False)
 def _open_backtest(folder: str, made: int, _backtest: Backtest) -> OpenBacktest:
-    from portfolio_sdpo.backtest.tables import KEYS, by_track
-    from portfolio_sdpo.report.groups import groups, main_group
+    from portfolio_sdpo.backtest.record import KEYS, group_by_strategy, select_main, split_by_track
 
     record = _record(folder, made)
-    found = groups(record.metrics)
+    found = group_by_strategy(record.metrics)
     assets = [str(column) for column in record.weights.columns if column not in KEYS]
     return OpenBacktest(
-        _backtest, record, found, main_group(found), by_track(record.equity), by_track(record.weights), assets
+        _backtest,
+        record,
+        found,
+        select_main(found),
+        split_by_track(record.equity),
+        split_by_track(record.weights),
+        assets,
     )

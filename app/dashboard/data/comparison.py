@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.report.groups import Group
+from portfolio_sdpo.backtest.record import StrategyGroup
 
 from .backtests import OpenBacktest
 
@@ -21,7 +21,7 @@ MIN_SESSIONS = 20
 class Line:
     """A strategy of a run with its seeds, or one seed of it, under a name of its own."""
 
-    group: Group
+    group: StrategyGroup
     tracks: dict[tuple[str, int | None], pd.DataFrame]
     """Rows of the equity table by that name and seed."""
     bootstrap: dict[str, Any] | None
@@ -48,7 +48,7 @@ def make_lines(run: OpenBacktest, letter: str, chosen: Sequence[str], every_seed
                 # The seed before the name: who is shielded is known by the end of the name.
                 name = f"{prefix}seed {records[0]['seed']} · {group.name}"
             tracks = {(name, record["seed"]): run.equity[group.name, record["seed"]] for record in records}
-            found.append(Line(Group(name, group.kind, tuple(records)), tracks, bootstrap))
+            found.append(Line(StrategyGroup(name, group.kind, tuple(records)), tracks, bootstrap))
     return found
 
 

@@ -111,9 +111,9 @@ def read_log(entry: LogEntry, registry: Registry | None = None) -> Log | None:
             frame = None if not rows else pd.DataFrame(rows)
         case "models":
             assert registry is not None
-            from portfolio_sdpo.portfolio.store import TRACE
+            from portfolio_sdpo.portfolio.store import TRACE_FILE
 
-            frame = pd.read_parquet(io.BytesIO(registry.model_parts(facts["model"])[TRACE]))
+            frame = pd.read_parquet(io.BytesIO(registry.model_parts(facts["model"])[TRACE_FILE]))
         case _:
             frame = _parquet(entry.file)
             if frame is not None and "strategy" in frame:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
+from portfolio_sdpo.backtest.record import MAIN_BENCHMARKS
 from portfolio_sdpo.report import figures
-from portfolio_sdpo.report.groups import MAIN_BENCHMARKS
 
 from ..data.backtests import Backtest, open_backtest
 from ..data.comparison import Line, choose_rival, cut_to_span, find_common_span, make_lines

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from portfolio_sdpo.backtest.resample import Bootstrap
-from portfolio_sdpo.backtest.statistics import growth_difference
+from portfolio_sdpo.backtest.statistics import Bootstrap, growth_difference
 from portfolio_sdpo.report.figures import Spec, line_styles
 from portfolio_sdpo.report.sections import (
     COLUMNS,
@@ -30,7 +29,7 @@ def render_results(lines: Sequence[Line]) -> str:
     """A row per line: its α and limit, its figures with their intervals, whether it kept the limit."""
     rows = []
     for line in lines:
-        record = line.group.shown
+        record = line.group.median
         promise = record["promise"]
         cells = [f"<td>{share(promise['alpha'])}</td>", f"<td>{percent(promise['bound'])}</td>"]
         for field, _, written, with_interval in COLUMNS:
@@ -83,7 +82,7 @@ def draw_risk_and_return(lines: Sequence[Line]) -> Spec:
     styles = line_styles([line.group for line in lines])
     data: list[Spec] = []
     for line in lines:
-        record, colour = line.group.shown, styles[line.group.name]["color"]
+        record, colour = line.group.median, styles[line.group.name]["color"]
         if record["cvar_window"] is None or record["cagr"] is None:
             continue
         point: Spec = {
@@ -113,7 +112,7 @@ def draw_risk_and_return(lines: Sequence[Line]) -> Spec:
                     "color": colour if colour.startswith("#") else "var(--muted)",
                 }
         data.append(point)
-    bounds = sorted({line.group.shown["promise"]["bound"] for line in lines})
+    bounds = sorted({line.group.median["promise"]["bound"] for line in lines})
     shapes = [
         {
             "type": "line",

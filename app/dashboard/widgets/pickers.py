@@ -48,7 +48,7 @@ def choose_track(backtest: OpenBacktest, key: str) -> dict[str, Any]:
     if len(group.records) == 1:
         return group.records[0]
     seeds = [record["seed"] for record in group.records]
-    middle = seeds.index(group.shown["seed"])
+    middle = seeds.index(group.median["seed"])
     seed = right.selectbox(
         "Seed", seeds, index=middle, key=f"{key}-seed-{name}", help="The middle seed is shown first."
     )

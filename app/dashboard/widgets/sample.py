@@ -12,7 +12,8 @@ START, END = "2019-01-02", "2019-12-31"
 
 def run_sample() -> None:
     """Run it, with its progress on the page."""
-    from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
+    from portfolio_sdpo.backtest.run import BacktestSettings
+    from portfolio_sdpo.report.result import run_backtest
 
     bar = st.progress(0.0, "Reading the sample")
 

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import portfolio_sdpo
-from portfolio_sdpo.backtest.coverage import json_ready
-from portfolio_sdpo.common.files import data_directory
+from portfolio_sdpo.common.files import data_directory, json_ready
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.experiments.engine.folders import read_json, write_content, write_json
 from portfolio_sdpo.experiments.engine.grid import Outcome

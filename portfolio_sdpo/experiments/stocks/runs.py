@@ -1,7 +1,7 @@
 """Makes the backtests of the stocks experiment and reads them back; what is there is not made again.
 
 Two stages: first the walks, one agent with one seed each, which are kept in the data directory as they go (see
-`backtest.walks`); then the backtest of every label, from its walks.
+`portfolio.resume`); then the backtest of every label, from its walks.
 
 <home>/experiments/stocks/
     benchmarks/              a backtest's folder (`backtest.record`): all benchmarks
@@ -21,11 +21,12 @@ from typing import Any, Unpack
 import pandas as pd
 
 from portfolio_sdpo.backtest.record import list_records, read_config, read_table
-from portfolio_sdpo.backtest.run import run_backtest, walk_ahead
+from portfolio_sdpo.backtest.run import simulate_agent
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.folders import experiment_folder
 from portfolio_sdpo.experiments.engine.grid import Means, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
+from portfolio_sdpo.report.result import run_backtest
 from portfolio_sdpo.rl.progress import Board
 from portfolio_sdpo.rl.trainer import Watcher
 
@@ -58,7 +59,7 @@ class Made:
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """What all backtests tell together, in the columns of `backtest.tables`."""
+    """What all backtests tell together, in the columns of `backtest.record`."""
 
     equity: pd.DataFrame
     weights: pd.DataFrame
@@ -228,7 +229,7 @@ def _walk(run: StocksWalk, watch: Watcher) -> dict[str, Any]:
         rate = (done - begun[1]) / max(time.monotonic() - begun[0], 1e-9)
         watch({"iteration": done - 1.0, "total": float(total), "steps": 1.0, "steps_per_second": rate})
 
-    track = walk_ahead(settings, agent, tell)
+    track = simulate_agent(settings, agent, tell)
     return {"final_wealth": float(track.wealth[-1]), "updates": len(agent.trace)}
 
 

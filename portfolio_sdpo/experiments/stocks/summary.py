@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.backtest.coverage import json_ready
-from portfolio_sdpo.backtest.tables import by_track
+from portfolio_sdpo.backtest.record import split_by_track
+from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, write_json
 from portfolio_sdpo.experiments.paper.claims import QUESTION_D
 from portfolio_sdpo.experiments.paper.evidence import SCORE, Evidence, RunEvidence, SeedStatistics
@@ -175,10 +175,10 @@ def summarise_stocks(
 
 def summarise_walks(tables: Tables, limits: dict[str, CvarLimit]) -> list[WalkSummary]:
     """Each strategy and seed of the tables, measured by its own limit."""
-    weights, traces = by_track(tables.weights), by_track(tables.trace)
+    weights, traces = split_by_track(tables.weights), split_by_track(tables.trace)
     return [
         _walk(name, seed, equity, weights[name, seed], traces.get((name, seed)), limits[name])
-        for (name, seed), equity in by_track(tables.equity).items()
+        for (name, seed), equity in split_by_track(tables.equity).items()
     ]
 
 
@@ -204,7 +204,7 @@ def stocks_evidence(
 
 def evidence_of(walks: Sequence[WalkSummary], tables: Tables, limits: dict[str, CvarLimit]) -> Evidence:
     """The same of walks that are summed up already."""
-    traces = by_track(tables.trace)
+    traces = split_by_track(tables.trace)
     runs = []
     for walk in walks:
         if walk.seed is None:

@@ -10,9 +10,10 @@ import pytest
 
 from portfolio_sdpo.backtest.record import home as backtests
 from portfolio_sdpo.backtest.record import read_record
-from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
+from portfolio_sdpo.backtest.run import BacktestSettings
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.retrain import RetrainSettings
+from portfolio_sdpo.report.result import run_backtest
 from portfolio_sdpo_app.api import retraining
 from portfolio_sdpo_app.api.retraining import Retraining
 

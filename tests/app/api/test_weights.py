@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from portfolio_sdpo.backtest.shielding import Recorded, Replayed, ShieldedStrategy
-from portfolio_sdpo.backtest.simulate import simulate
+from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy, simulate
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.load import load_market
 from portfolio_sdpo.prices.snapshots import Store, content_hash
@@ -24,9 +23,9 @@ def backtest_weights(registry: Registry, model_id: str, day: str) -> dict[str, f
     agent = registry.load_agent(model_id)
     market, _, _ = load_market(None, "zero", None, None)
     common: dict[str, Any] = {"start": day, "end": "2021-07-30", "fee": 0.0005, "limits": Limits()}
-    recorded = Recorded(agent)
-    simulate(market, recorded, **common)
-    track = simulate(market, ShieldedStrategy(Replayed(recorded), agent.settings.limit), **common)
+    bare = simulate(market, agent, **common)
+    replay = DecisionReplay(agent.name, bare.decisions, agent.every)
+    track = simulate(market, ShieldedStrategy(replay, agent.settings.limit), **common)
     assert str(track.dates[0]) == day
     return dict(zip(track.assets, track.weights[0].tolist(), strict=True))
 

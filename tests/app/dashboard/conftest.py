@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent, run_backtest
+from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.store import train_agent
 from portfolio_sdpo.prices.cleaning import clean
@@ -28,6 +28,7 @@ from portfolio_sdpo.prices.prices import Prices
 from portfolio_sdpo.prices.samples import load_sample
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Registry
+from portfolio_sdpo.report.result import run_backtest
 
 # So light a barrier that it leaves cash at once.
 QUICK = AgentSettings(

@@ -9,8 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from portfolio_sdpo.backtest.record import list_records, read_metrics
-from portfolio_sdpo.report.groups import groups, main_group
+from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_metrics, select_main
 from portfolio_sdpo.report.sections import COLUMNS, percent, span
 
 
@@ -24,15 +23,15 @@ def test_figures_are_those_of_the_run(visit: Callable, filled: str, run: Path):
     visitor = visit()
     page = visitor.open(filled, f"backtest?run={run.name}")
     page.locator(".cards").first.wait_for()
-    found = groups(read_metrics(run))
-    main = main_group(found).shown
+    found = group_by_strategy(read_metrics(run))
+    main = select_main(found).median
 
     large = dict(visitor.figures(".cards"))
     assert large == {name: main[name] for name in ("final_wealth", "cagr", "sharpe", "max_drawdown", "cvar_window")}
     for group in found:
         row = f"table:has(th:text('Final wealth')) tr[data-row='{group.name}']"
         told = visitor.page.locator(row).first
-        shown = group.shown
+        shown = group.median
         cells = told.locator("data[data-name]")
         values = {cell.get_attribute("data-name"): float(cell.get_attribute("value")) for cell in cells.all()}
         assert values == {field: shown[field] for field, *_ in COLUMNS if shown[field] is not None}
@@ -55,7 +54,7 @@ def test_every_picture_is_drawn(visit: Callable, filled: str, run: Path):
         for axis in ("y", "y2")
     )
     equity = pd.read_parquet(run / "equity.parquet")
-    expected = {group.name: group.shown for group in groups(read_metrics(run))}
+    expected = {group.name: group.median for group in group_by_strategy(read_metrics(run))}
     assert {name for name, *_ in above} == {name for name, *_ in below} == set(expected)
     for name, count, last, _ in above:
         assert count == expected[name]["sessions"] + 1 == equity["date"].nunique()
@@ -65,7 +64,7 @@ def test_every_picture_is_drawn(visit: Callable, filled: str, run: Path):
     marked = page.locator(".st-key-distribution .js-plotly-plot").evaluate(
         "plot => plot.layout.shapes.filter(each => each.type == 'line').map(each => each.x0)"
     )
-    promise = main_group(groups(read_metrics(run))).shown["promise"]
+    promise = select_main(group_by_strategy(read_metrics(run))).median["promise"]
     assert marked == [promise["bound"], promise["realised"]]
     # The switch to a logarithmic scale redraws the curves and nothing else.
     page.get_by_text("Logarithmic").click()

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from portfolio_sdpo.backtest.record import list_records, read_metrics
-from portfolio_sdpo.report.groups import groups
+from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_metrics
 from portfolio_sdpo.report.sections import COLUMNS, share
 from portfolio_sdpo_app.dashboard.data.comparison import MIN_SESSIONS, pair_returns
 
@@ -21,8 +20,8 @@ def test_runs_side_by_side(visit: Callable, filled: str, filled_home: Path):
     page.locator(".st-key-equity .main-svg").first.wait_for()
     page.locator(".st-key-risk .main-svg").first.wait_for()
     for letter, run in zip("AB", list_records(filled_home / "backtests"), strict=True):
-        for group in groups(read_metrics(run)):
-            shown = group.shown
+        for group in group_by_strategy(read_metrics(run)):
+            shown = group.median
             if group.name == "buy-and-hold":
                 continue  # not among those that are shown at first
             row = page.locator(f"table:has(th:text('Final wealth')) tr[data-row='{letter} · {group.name}']")
@@ -42,12 +41,12 @@ def test_a_difference_is_the_one_of_the_backtest(visit: Callable, filled: str, f
     visitor = visit()
     page = visitor.open(filled, "compare")
     run = list_records(filled_home / "backtests")[0]
-    for group in groups(read_metrics(run)):
+    for group in group_by_strategy(read_metrics(run)):
         if group.kind != "benchmark":
             row = page.locator(f"table:has(th:text('Excess growth a year')) tr[data-row='A · {group.name}']")
             figure = row.locator("data[data-name=growth]")
-            assert float(figure.get_attribute("value")) == group.shown["against"]["equal-weight"]["growth"]
-            low, high = group.shown["against"]["equal-weight"]["interval"]
+            assert float(figure.get_attribute("value")) == group.median["against"]["equal-weight"]["growth"]
+            low, high = group.median["against"]["equal-weight"]["interval"]
             assert f"{abs(low) * 100:.1f}" in row.inner_text() and f"{abs(high) * 100:.1f}" in row.inner_text()
 
 

@@ -14,10 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from portfolio_sdpo.backtest.record import list_records, read_metrics
-from portfolio_sdpo.backtest.tables import by_track
+from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_metrics, select_main, split_by_track
 from portfolio_sdpo.report import figures
-from portfolio_sdpo.report.groups import groups, main_group
 from portfolio_sdpo_app.dashboard.widgets.figures import prepare_figure
 from portfolio_sdpo_app.dashboard.widgets.sketch import draw_sketch
 
@@ -49,8 +47,8 @@ def drawn(source: str) -> dict[str, Any]:
 
 def check_curves(sources: list[str], run: Path) -> None:
     """Every strategy's middle seed, day by day, as the tables of the run have it."""
-    tracks = by_track(pd.read_parquet(run / "equity.parquet"))
-    found = groups(read_metrics(run))
+    tracks = split_by_track(pd.read_parquet(run / "equity.parquet"))
+    found = group_by_strategy(read_metrics(run))
     for source, column in zip(sources, ("wealth", "drawdown"), strict=True):
         curves = drawn(source)
         assert set(curves) - {""} == {group.name for group in found}
@@ -75,7 +73,7 @@ def test_the_document_has_figures_and_curves(
     )
     page = context.new_page()
     page.goto(f"{filled}/backtest?run={run.name}")
-    shown = main_group(groups(read_metrics(run))).shown
+    shown = select_main(group_by_strategy(read_metrics(run))).median
     figures_shown = page.locator("#first .cards data[data-name]")
     values = {cell.get_attribute("data-name"): float(cell.get_attribute("value")) for cell in figures_shown.all()}
     assert values == {name: shown[name] for name in HEADLINE}
@@ -170,8 +168,8 @@ def test_other_documents_are_streamlits_own(filled: str, empty: str, run: Path):
 
 def test_seeds_are_a_band(run: Path):
     """Between the lowest and the highest seed of a day."""
-    found = [group for group in groups(read_metrics(run)) if len(group.records) > 1][:1]
-    tracks = by_track(pd.read_parquet(run / "equity.parquet"))
+    found = [group for group in group_by_strategy(read_metrics(run)) if len(group.records) > 1][:1]
+    tracks = split_by_track(pd.read_parquet(run / "equity.parquet"))
     spec = figures.curves(tracks, found, "wealth", percent=False)
     html = draw_sketch(*prepare_figure(spec, legend=True), "wealth")
     band = drawn(html.partition("src='")[2].partition("'")[0])[""]
@@ -180,10 +178,10 @@ def test_seeds_are_a_band(run: Path):
 
 
 def test_names_of_users_stay_words(run: Path):
-    tracks = by_track(pd.read_parquet(run / "equity.parquet"))
+    tracks = split_by_track(pd.read_parquet(run / "equity.parquet"))
     (record,) = (each for each in read_metrics(run) if each["strategy"] == "cash")
     record = record | {"strategy": "<img src=x>'&\""}
-    found = groups([record])
+    found = group_by_strategy([record])
     renamed = {(record["strategy"], record["seed"]): tracks["cash", record["seed"]]}
     html = draw_sketch(*prepare_figure(figures.curves(renamed, found, "wealth", percent=False), legend=True), "it's")
     assert "&lt;img src=x&gt;" in html and "<img src=x>" not in html and "it&#x27;s" in html

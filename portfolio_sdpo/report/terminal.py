@@ -1,4 +1,4 @@
-"""A backtest, or a trained agent, as a page for the terminal."""
+"""A backtest, or a trained agent, as text for the terminal."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from portfolio_sdpo.backtest.run import Result
-from portfolio_sdpo.report.groups import Group, groups, main_group
+from portfolio_sdpo.backtest.record import Record, StrategyGroup, group_by_strategy, select_main
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.portfolio.store import Trained
+    from portfolio_sdpo.portfolio.store import TrainedAgent
 
-SHOWN = 12
+MAX_WEIGHTS = 12
 """How many weights are shown; `--json` has all of them."""
 
 
-def render(result: Result) -> RenderableType:
+def render_backtest(record: Record) -> RenderableType:
     """The table of results and today's weights."""
-    found = groups(result.record.metrics)
-    main = main_group(found)
-    limit = result.record.config["settings"]["limit"]
-    shown = main.shown
-    title = Text(f"{shown['start']} to {shown['end']}, {shown['sessions']} sessions", style="bold")
+    found = group_by_strategy(record.metrics)
+    main = select_main(found)
+    limit = record.config["settings"]["limit"]
+    figures = main.median
+    title = Text(f"{figures['start']} to {figures['end']}, {figures['sessions']} sessions", style="bold")
     # Fits into 80 columns.
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("strategy", overflow="fold")
@@ -43,15 +42,15 @@ def render(result: Result) -> RenderableType:
     return Lines(title, Text(""), table, Text(""), Text(legend, style="dim"), Text(""), *_against(main), *_latest(main))
 
 
-def render_trained(trained: Trained) -> RenderableType:
+def render_trained_agent(trained: TrainedAgent) -> RenderableType:
     """What an agent that was trained up to today would hold, and what it promises."""
     config = trained.config
     today, limit = config["today"], config["settings"]["limit"]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("its own", written_weights(today["weights"]))
-    table.add_row("shielded", written_weights(today["shielded"]))
+    table.add_row("its own", format_weights(today["weights"]))
+    table.add_row("shielded", format_weights(today["shielded"]))
     promise = (
         f"CVaR, the mean of the worst {limit['alpha'] * 100:g} % of {limit['horizon']}-session returns: "
         f"limit {limit['bound']:.1%}; promised on its scenarios {today['promised']:z.1%}; "
@@ -66,14 +65,14 @@ def render_trained(trained: Trained) -> RenderableType:
     return Lines(heading, table, Text(""), Text(promise), *map(Text, more))
 
 
-def _cells(group: Group) -> Iterable[str | Text]:
-    record = group.shown
+def _cells(group: StrategyGroup) -> Iterable[str | Text]:
+    record = group.median
     low, high = record["intervals"].get("sharpe", (None, None))
-    sharpe = Text(_written(record["sharpe"], ".2f"))
+    sharpe = Text(_format(record["sharpe"], ".2f"))
     if low is not None:
         sharpe.append(f"\n[{low:.2f}, {high:.2f}]", style="dim")
     kept = record["promise"]["kept"]
-    cvar = Text(_written(record["cvar_window"], "z.1%"))
+    cvar = Text(_format(record["cvar_window"], "z.1%"))
     if kept is not None:
         cvar.append(" ✓" if kept else " ✗", style="green" if kept else "red")
     name = Text(group.name)
@@ -81,40 +80,40 @@ def _cells(group: Group) -> Iterable[str | Text]:
         name.append(f"\n{len(group.records)} seeds", style="dim")
     return (
         name,
-        _written(record["final_wealth"], ".2f"),
-        _written(record["cagr"], "z.1%"),
-        _written(record["volatility"], "z.1%"),
+        _format(record["final_wealth"], ".2f"),
+        _format(record["cagr"], "z.1%"),
+        _format(record["volatility"], "z.1%"),
         sharpe,
-        _written(record["max_drawdown"], "z.1%"),
+        _format(record["max_drawdown"], "z.1%"),
         cvar,
-        _written(record["turnover"], ".1f"),
-        _written(record["cost"], ".2%"),
+        _format(record["turnover"], ".1f"),
+        _format(record["cost"], ".2%"),
     )
 
 
-def _against(main: Group) -> list[RenderableType]:
+def _against(main: StrategyGroup) -> list[RenderableType]:
     """How much faster than its rivals the main one grew."""
     lines = []
-    for rival, figures in main.shown["against"].items():
+    for rival, figures in main.median["against"].items():
         if figures["growth"] is not None and figures["interval"] is not None:
             low, high = figures["interval"]
-            lines.append(f"{rival} {figures['growth']:+.1%} [{_written(low, '+.1%')}, {_written(high, '+.1%')}]")
+            lines.append(f"{rival} {figures['growth']:+.1%} [{_format(low, '+.1%')}, {_format(high, '+.1%')}]")
     return [Text(f"Growth of {main.name} a year, against " + "; ".join(lines), style="dim"), Text("")] if lines else []
 
 
-def _latest(main: Group) -> list[RenderableType]:
-    today = main.shown["next"]
+def _latest(main: StrategyGroup) -> list[RenderableType]:
+    today = main.median["next"]
     heading = Text(f"Weights of {main.name} from the close of {today['as_of']} on", style="bold")
-    return [heading, Text(written_weights(today["weights"]))]
+    return [heading, Text(format_weights(today["weights"]))]
 
 
-def written_weights(weights: dict[str, float]) -> str:
+def format_weights(weights: dict[str, float]) -> str:
     """`AAPL 12.3%  CASH 4.0%`, the largest first."""
     visible = [(asset, weight) for asset, weight in weights.items() if weight >= 0.0005]
     ordered = sorted(visible, key=lambda item: -item[1])
-    text = "  ".join(f"{asset} {weight:.1%}" for asset, weight in ordered[:SHOWN])
-    return text + (f"  and {len(ordered) - SHOWN} more" if len(ordered) > SHOWN else "")
+    text = "  ".join(f"{asset} {weight:.1%}" for asset, weight in ordered[:MAX_WEIGHTS])
+    return text + (f"  and {len(ordered) - MAX_WEIGHTS} more" if len(ordered) > MAX_WEIGHTS else "")
 
 
-def _written(value: Any, form: str) -> str:
+def _format(value: Any, form: str) -> str:
     return "–" if value is None else format(value, form)

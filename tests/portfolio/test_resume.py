@@ -12,13 +12,14 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest import CvarLimit
-from portfolio_sdpo.backtest import resume as walks
-from portfolio_sdpo.backtest.run import BacktestSettings, run_backtest
+from portfolio_sdpo.backtest.run import BacktestSettings
+from portfolio_sdpo.portfolio import resume as walks
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.manifest import Request
 from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store
+from portfolio_sdpo.report.result import run_backtest
 
 FORK = multiprocessing.get_context("fork")
 DAYS = pd.bdate_range("2019-01-02", periods=120)
@@ -57,7 +58,7 @@ def whole(tmp_path_factory, prices):
 def home(whole, tmp_path, monkeypatch, prices):
     """A snapshot called `walk`; walks are saved after every decision."""
     monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(walks, "SHARE", 1e9)
+    monkeypatch.setattr(walks, "MAX_SAVING_SHARE", 1e9)
     save_prices(prices)
     return tmp_path / "home"
 
@@ -219,7 +220,7 @@ def test_two_at_the_same_walk_do_not_disturb_each_other(whole, tmp_path):
 def test_saving_is_rare(tmp_path, monkeypatch):
     """Where saving takes long, it is done less often."""
     clock = {"now": 0.0}
-    monkeypatch.setattr(walks, "SHARE", 0.02)
+    monkeypatch.setattr(walks, "MAX_SAVING_SHARE", 0.02)
     monkeypatch.setattr(walks.time, "monotonic", lambda: clock["now"])
     saves = []
 
@@ -237,7 +238,7 @@ def test_saving_is_rare(tmp_path, monkeypatch):
             clock["now"] += 10.0
             return held
 
-    kept = walks.Kept(Quick(), "run")
+    kept = walks.ResumableAgent(Quick(), "run")
     for day in DAYS[:40]:
         kept.decide(type("History", (), {"dates": [np.datetime64(day, "D")]}), np.ones(1))
     assert len(saves) == 1 + 390 // 51  # at once, and whenever 50 seconds have passed since

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from portfolio_sdpo.backtest import CvarLimit, simulate
-from portfolio_sdpo.backtest.shielding import Recorded, Replayed, ShieldedStrategy
+from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy
 from portfolio_sdpo.backtest.strategies import AllCash, EqualWeight
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio.market import Market
@@ -53,9 +53,8 @@ def test_it_may_look_only_when_the_strategy_decides(market):
 
 
 def test_looks_and_decisions_keep_their_own_time(market):
-    recorded = Recorded(EqualWeight(every=5))
-    walk(market, recorded)
-    shielded = ShieldedStrategy(Replayed(recorded), TIGHT, every=2)
+    track = walk(market, EqualWeight(every=5))
+    shielded = ShieldedStrategy(DecisionReplay(track.name, track.decisions, every=5), TIGHT, every=2)
     track = walk(market, shielded)
     looked = {day["date"]: day["decided"] for day in shielded.days}
     numbers = [number for number, date in enumerate(track.dates[:-1]) if date in looked]
@@ -79,17 +78,20 @@ def test_looking_every_session_keeps_the_limit_that_weekly_looks_break(prices):
 
 
 def test_decisions_made_before_are_shown_to_the_shield(market):
-    recorded = Recorded(EqualWeight(every=5))
-    track = walk(market, recorded)
-    replayed = ShieldedStrategy(Replayed(recorded), TIGHT)
+    track = walk(market, EqualWeight(every=5))
+    replayed = ShieldedStrategy(DecisionReplay(track.name, track.decisions, every=5), TIGHT)
     again, direct = walk(market, replayed), walk(market, ShieldedStrategy(EqualWeight(every=5), TIGHT))
     np.testing.assert_allclose(again.wealth, direct.wealth)
     assert len(track.wealth) == len(again.wealth)
     # What was decided out of turn, at the last close, is shielded as well.
     decided = {day["date"] for day in replayed.days if day["decided"]}
-    assert decided == set(recorded.decisions)
+    assert decided == set(track.decisions)
     with pytest.raises(BacktestError, match="made no decision"):
-        simulate(market, ShieldedStrategy(Replayed(recorded), TIGHT), start=market.dates[41])
+        simulate(
+            market,
+            ShieldedStrategy(DecisionReplay(track.name, track.decisions, every=5), TIGHT),
+            start=market.dates[41],
+        )
 
 
 def test_the_future_changes_nothing(prices):
