@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import BacktestError, HistoryError, SettingsError, WeightsError
-from portfolio_sdpo.portfolio.accounting import checked_fee, hold, trade, turnover
+from portfolio_sdpo.portfolio.accounting import check_fee, hold, trade, turnover
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Array, Day, Market
 from portfolio_sdpo.portfolio.shield import DEFAULT_CAUTION, Caution, CvarLimit, shield
@@ -98,7 +98,7 @@ def simulate(
     next; None takes the strategy's own. Between decisions weights drift and nothing is traded. `on_decision` is called
     after every decision with the number of them so far.
     """
-    fee = checked_fee(fee)
+    fee = check_fee(fee)
     every = strategy.every if every is None else every
     if every < 1:
         raise SettingsError(f"every: must be at least one session (got {every}).")

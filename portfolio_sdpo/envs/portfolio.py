@@ -29,7 +29,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.portfolio.accounting import checked_fee, hold
+from portfolio_sdpo.portfolio.accounting import check_fee, hold
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Array, Day, Market, Mask
 from portfolio_sdpo.portfolio.scenarios import Kind, Paths, Replay, Rows, Scenarios, scenarios_of
@@ -73,7 +73,7 @@ class PortfolioDynamics:
     """The dynamics that both environments share: scenario tables, and what a decision does ([A] or [B, A] arrays)."""
 
     def __init__(self, scenarios: Scenarios, fee: float, limits: Limits) -> None:
-        self.scenarios, self.fee, self.limits = scenarios, checked_fee(fee), limits
+        self.scenarios, self.fee, self.limits = scenarios, check_fee(fee), limits
         self.assets = int(scenarios.gross_returns.shape[1])
         self._gross_returns, self._listed = scenarios.gross_returns, scenarios.listed
         # [R] whether an asset is not listed, and whether one is no longer: most rows need no mask.
@@ -304,7 +304,7 @@ def make_portfolio_env(
     block: mean block length of the bootstrap; None = chosen from the data
     """
     market = _market(prices, cash_rate)
-    fee = checked_fee(fee_bps, "fee_bps", 1e4)
+    fee = check_fee(fee_bps, "fee_bps", 1e4)
     return PortfolioEnv(scenarios_of(market, scenarios, window, start, end, block), fee, limits)
 
 
@@ -322,7 +322,7 @@ def make_portfolio_vector_env(
 ) -> PortfolioVectorEnv:
     """`num_envs` episodes at once, for `gymnasium.make_vec`; arguments as in `make_portfolio_env`."""
     market = _market(prices, cash_rate)
-    fee = checked_fee(fee_bps, "fee_bps", 1e4)
+    fee = check_fee(fee_bps, "fee_bps", 1e4)
     return PortfolioVectorEnv(scenarios_of(market, scenarios, window, start, end, block), num_envs, fee, limits)
 
 

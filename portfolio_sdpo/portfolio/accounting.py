@@ -1,4 +1,7 @@
-"""What a trade and a day do to wealth and weights: pure functions, batched over leading dimensions.
+"""What a trade and a session do to wealth and weights: pure functions, batched over leading dimensions.
+
+In NumPy (`rebalance`, `hold`) for simulation, environment and limits, and in torch (`rebalance_tensors`,
+`hold_tensors`) for training, where gradients pass through them; a test holds the two against each other.
 
 Held weights [..., A] are shares of the wealth before a trade, target weights shares of the wealth after it and after
 its fee. The fee is a share of the value of every stock bought and of every stock sold; moving cash is free. Buying
@@ -7,17 +10,25 @@ stocks for all of $1,000 at 1 % leaves $990.10 invested: 990.10 · 1.01 = 1,000.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import SettingsError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+RUIN = 1e-6
+"""The least growth of a session that training reckons with, so that its logarithm stays finite."""
 
-def checked_fee(fee: float, field: str = "fee", one: float = 1.0) -> float:
-    """The fee as a share; `one` is what 100 % is in the field's unit (10,000 for basis points)."""
+
+def check_fee(fee: float, field: str = "fee", one: float = 1.0) -> float:
+    """The fee as a share, if it is one; `one` is what 100 % is in the field's unit (10,000 for basis points)."""
     if not 0.0 <= fee < one:
         raise SettingsError(f"{field}: must be at least 0 and below {one:g}, which is 100 % (got {fee}).")
     return float(fee) / one
@@ -95,3 +106,33 @@ def hold(weights: Array, gross_returns: Array, still_listed: Mask | None = None)
     values[ruined] = 0.0
     values[ruined, 0] = 1.0
     return growth, values / np.where(ruined, 1.0, growth)[..., None]
+
+
+def rebalance_tensors(held: Tensor, target: Tensor, fee: float, rounds: int = 8) -> tuple[Tensor, Tensor]:
+    """`rebalance` in torch: share of wealth [...] that is left, and turnover [...], of tensors [..., A].
+
+    k ← 1 − fee · Σ |k · target − held| contracts by the fee in each round: eight are exact to rounding for any usual
+    fee, one is exact up to fee² and has the gradient that is cheapest to compute.
+    """
+    kept = held.new_ones(held.shape[:-1])
+    traded = (target - held)[..., 1:].abs().sum(-1)
+    if fee:
+        for _ in range(rounds):
+            kept = 1 - fee * traded
+            traded = (kept.unsqueeze(-1) * target - held)[..., 1:].abs().sum(-1)
+    return kept, traded
+
+
+def hold_tensors(weights: Tensor, gross_returns: Tensor, still_listed: Tensor) -> tuple[Tensor, Tensor]:
+    """`hold` in torch: growth [...] over a session and the drifted weights [..., A].
+
+    Weights are divided by at least `RUIN`, so that they stay finite where nothing is left.
+    """
+    import torch
+
+    values = weights * gross_returns
+    growth = values.sum(-1)
+    drifted = values / growth.unsqueeze(-1).clamp_min(RUIN)
+    stays = torch.where(still_listed, drifted, 0.0)
+    paid_out = (drifted - stays).sum(-1, keepdim=True)
+    return growth, torch.cat([stays[..., :1] + paid_out, stays[..., 1:]], -1)

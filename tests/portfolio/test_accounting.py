@@ -2,12 +2,21 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.portfolio.accounting import checked_fee, hold, rebalance, trade, turnover
+from portfolio_sdpo.portfolio.accounting import (
+    check_fee,
+    hold,
+    hold_tensors,
+    rebalance,
+    rebalance_tensors,
+    trade,
+    turnover,
+)
 from portfolio_sdpo.portfolio.limits import Limits
 
 CASH, A, B = np.eye(3)
@@ -143,9 +152,9 @@ def test_a_day_conserves_value(weights, seed):
 @pytest.mark.parametrize("fee", [-0.01, 1.0, np.nan])
 def test_fees_out_of_range(fee):
     with pytest.raises(SettingsError, match="fee: must be at least 0 and below 1"):
-        checked_fee(fee)
+        check_fee(fee)
     with pytest.raises(SettingsError, match="fee_bps: must be at least 0 and below 10000"):
-        checked_fee(fee * 1e4, "fee_bps", 1e4)
+        check_fee(fee * 1e4, "fee_bps", 1e4)
 
 
 # Limits.
@@ -206,3 +215,45 @@ def test_whatever_is_asked_for_what_is_traded_is_within_the_limits(held, target,
 def test_limits_out_of_range(field):
     with pytest.raises(SettingsError, match=next(iter(field))):
         Limits(**field)
+
+
+@settings(deadline=None)
+@given(simplex(), simplex(), st.just(0.0) | st.floats(1e-6, 0.02))
+def test_a_trade_in_torch_is_the_trade_in_numpy(held, target, fee):
+    kept, traded = rebalance_tensors(torch.tensor(held), torch.tensor(target), fee)
+    expected_kept, expected_traded = rebalance(held, target, fee)
+    np.testing.assert_allclose(kept.numpy(), expected_kept, rtol=1e-12)
+    np.testing.assert_allclose(traded.numpy(), expected_traded, rtol=1e-9, atol=1e-12)
+    # One round, which training takes gradients through, is exact up to the square of the fee.
+    roughly, _ = rebalance_tensors(torch.tensor(held), torch.tensor(target), fee, rounds=1)
+    np.testing.assert_allclose(roughly.numpy(), expected_kept, atol=2.01 * fee**2 + 1e-12)
+
+
+@settings(deadline=None)
+@given(simplex(), st.integers(0, 2**16))
+def test_a_session_in_torch_is_the_session_in_numpy(weights, seed):
+    rng = np.random.default_rng(seed)
+    gross_returns = rng.uniform(0.2, 3.0, weights.shape)
+    listed = rng.random(weights.shape) < 0.7
+    listed[..., 0] = True
+    growth, drifted = hold_tensors(torch.tensor(weights), torch.tensor(gross_returns), torch.tensor(listed))
+    expected_growth, expected_drifted = hold(weights, gross_returns, listed)
+    np.testing.assert_allclose(growth.numpy(), expected_growth, rtol=1e-12)
+    np.testing.assert_allclose(drifted.numpy(), expected_drifted, rtol=1e-12, atol=1e-15)
+
+
+def test_gradients_pass_through_a_trade_and_a_session():
+    held, logits = torch.tensor([0.2, 0.5, 0.3]).double(), torch.tensor([0.1, -0.3, 0.4]).double().requires_grad_()
+    returns, listed = torch.tensor([1.0, 1.1, 0.8]).double(), torch.tensor([True, True, False])
+
+    def wealth(logits):
+        target = torch.softmax(logits, -1)
+        growth, drifted = hold_tensors(target, returns, listed)
+        return rebalance_tensors(held, target, 0.01)[0] * growth * (1 + drifted[1])
+
+    assert torch.autograd.gradcheck(wealth, (logits,))
+
+
+def test_in_torch_too_a_total_loss_leaves_no_nan():
+    growth, drifted = hold_tensors(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 0.0]), torch.tensor([True, True]))
+    assert growth == 0 and torch.isfinite(drifted).all()
