@@ -22,13 +22,19 @@ registry      models, champion, audit; `serving` the decision that is served
 errors        one tree of errors; everything that is raised on purpose is a `PortfolioSdpoError`
 """
 
+import sys
+
 from portfolio_sdpo.common.environments import register_with_gymnasium
 
 TYPE_CHECKING = False  # typing's own would cost its import; type checkers know the name
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from portfolio_sdpo.errors import PortfolioSdpoError as PortfolioSdpoError
     from portfolio_sdpo.portfolio.allocator import SafeAllocator as SafeAllocator
     from portfolio_sdpo.prices.load import load_prices as load_prices
+    from portfolio_sdpo.report.backtest import backtest as backtest
+    from portfolio_sdpo.report.result import BacktestResult as BacktestResult
     from portfolio_sdpo.risk import BadStateProbability as BadStateProbability
     from portfolio_sdpo.risk import Constraint as Constraint
     from portfolio_sdpo.risk import CVaR as CVaR
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BacktestResult",
     "CVaR",
     "Constraint",
     "Expectation",
@@ -64,6 +71,7 @@ __all__ = [
     "TrainSettings",
     "Trainer",
     "Variance",
+    "backtest",
     "load_prices",
 ]
 
@@ -71,6 +79,7 @@ _MODULES = {
     "portfolio_sdpo.errors": ("PortfolioSdpoError",),
     "portfolio_sdpo.portfolio.allocator": ("SafeAllocator",),
     "portfolio_sdpo.prices.load": ("load_prices",),
+    "portfolio_sdpo.report.result": ("BacktestResult",),
     "portfolio_sdpo.risk": (
         "BadStateProbability",
         "CVaR",
@@ -98,8 +107,34 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 """Name → the module that it is imported from when it is first used."""
 
 
+class CallableRoom(type(sys)):  # type: ignore[misc]
+    """The room `portfolio_sdpo.backtest`, which can be called as the function of the same name.
+
+    `from portfolio_sdpo import backtest` finds the room as soon as any module has imported from it, whatever this file
+    says, so the room has to be what people expect to find: something to call.
+    """
+
+    def __call__(self, *args: object, **options: object) -> "BacktestResult":
+        """Run strategies through prices; see `portfolio_sdpo.report.backtest.backtest`."""
+        from portfolio_sdpo.report.backtest import backtest
+
+        return backtest(*args, **options)  # type: ignore[arg-type]
+
+    @property
+    def __signature__(self) -> "Signature":
+        from inspect import signature
+
+        from portfolio_sdpo.report.backtest import backtest
+
+        return signature(backtest)
+
+
 def __getattr__(name: str) -> object:
     """A name of the front door, imported now and remembered."""
+    if name == "backtest":
+        from importlib import import_module
+
+        return import_module("portfolio_sdpo.backtest")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -109,7 +144,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, "backtest"})
 
 
 register_with_gymnasium()

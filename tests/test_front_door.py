@@ -8,6 +8,7 @@ import gymnasium
 import pytest
 
 import portfolio_sdpo
+import portfolio_sdpo.report.backtest
 from portfolio_sdpo.common.environments import ENTRY_POINTS
 
 HEAVY = {"numpy", "pandas", "torch", "gymnasium", "pydantic", "typing"}
@@ -37,6 +38,21 @@ def test_every_name_is_there_and_the_same_as_in_its_room(name):
     assert name in dir(portfolio_sdpo) and value is getattr(sys.modules[portfolio_sdpo._HOMES[name]], name)
 
 
+NAMES = """
+from portfolio_sdpo import backtest as before
+from portfolio_sdpo.backtest.simulate import simulate
+from portfolio_sdpo import backtest as after
+import portfolio_sdpo.backtest.run as run
+assert before is after is sys.modules["portfolio_sdpo.backtest"] and callable(after) and run.Entry
+print("ok")
+"""
+
+
+def test_the_room_of_backtests_can_be_called_whoever_imported_it_first():
+    assert run(NAMES) == "ok"
+    assert run(NAMES.partition("\n")[2].partition("\n")[2].replace("before is ", "")) == "ok"
+
+
 def test_the_headline_names():
     assert 8 <= len(portfolio_sdpo.__all__) <= 13 and set(portfolio_sdpo.__all__) <= set(dir(portfolio_sdpo))
     with pytest.raises(AttributeError, match="module 'portfolio_sdpo' has no attribute 'SafeAlocator'"):
@@ -47,9 +63,10 @@ def test_the_headline_names():
 
 @pytest.mark.parametrize("name", portfolio_sdpo.__all__)
 def test_headline_names_explain_themselves(name):
-    text = inspect.getdoc(getattr(portfolio_sdpo, name))
+    value = portfolio_sdpo.report.backtest.backtest if name == "backtest" else getattr(portfolio_sdpo, name)
+    text = inspect.getdoc(value)
     assert text
-    if name in ("SafeAllocator", "load_prices"):
+    if name in ("SafeAllocator", "load_prices", "backtest"):
         for part in ("Parameters\n----------", "Examples\n--------", ">>> "):
             assert part in text, part
 

@@ -1,5 +1,17 @@
 """Backtests: one simulation for all strategies, benchmarks, statistics, the check of promises, the shield.
 
+The room can be called. `portfolio_sdpo.backtest(prices, strategies, start=..., fee_bps=..., cash=...)` runs strategies
+through a frame of prices and returns a `BacktestResult`; its parameters are documented in
+`portfolio_sdpo.report.backtest.backtest`.
+
+>>> import portfolio_sdpo
+>>> prices = portfolio_sdpo.load_prices("sample")
+>>> result = portfolio_sdpo.backtest(prices, ["equal-weight"], start="2021-01-04", intervals=False)
+>>> result.wealth.iloc[-1].round(3).to_dict()
+{'equal-weight': 1.24}
+
+Its parts, one by one:
+
 >>> import pandas as pd
 >>> from portfolio_sdpo.portfolio.market import Market
 >>> days = pd.to_datetime(["2019-01-02", "2019-01-03", "2019-01-04"])
@@ -11,6 +23,9 @@
 0.0
 """
 
+import sys
+
+from portfolio_sdpo import CallableRoom
 from portfolio_sdpo.backtest.coverage import Promise, acerbi_szekely, check_promise, kupiec
 from portfolio_sdpo.backtest.simulate import Strategy, Track, simulate
 from portfolio_sdpo.backtest.statistics import Bootstrap, Statistics, summarise
@@ -35,3 +50,5 @@ __all__ = [
     "simulate",
     "summarise",
 ]
+
+sys.modules[__name__].__class__ = CallableRoom

@@ -69,7 +69,7 @@ class SafeAllocator:
     settings : mapping, optional
         Fields of `AgentSettings` that replace those of the preset, such as `{"first": 100, "history": 504}`.
     shield : bool, default True
-        Whether weights pass the shield. In a backtest, `backtest(..., shield=...)` decides.
+        Whether weights pass the shield. A backtest shows the policy without the shield and, if this is True, with it.
     retrain : bool, default True
         Whether the policy keeps learning: `predict` at a later close than that of the fit, and every further decision
         of a backtest, then train on what has become known. False freezes the policy.

@@ -19,6 +19,9 @@ WARM_UP = 252
 STALE = np.timedelta64(7, "D")
 """How long after its last day a cash rate still counts as known."""
 
+STALE_SERIES = np.timedelta64(100, "D")
+"""The same for rates of the user's, which may come once a quarter."""
+
 Cash = Literal["zero", "tbill"] | float
 
 
@@ -51,6 +54,17 @@ def load_latest(snapshot: str | None, cash: Cash) -> tuple[Market, dict[str, Any
     return _latest(*_open(snapshot, cash))
 
 
+def load_frame(
+    frame: pd.DataFrame, cash: Cash | pd.Series, start: date | None, end: date | None
+) -> tuple[Market, tuple[date, date], dict[str, Any]]:
+    """As `load_market`, of a frame of prices; cash may earn a series of annual rates by date."""
+    market, rate, facts = _made(frame, cash, {"snapshot": None, "source": "given", "notes": []})
+    first, last = select_days(market, start, end)
+    if not isinstance(rate, float):
+        _check_covered(rate, first, last, STALE if isinstance(cash, str) else STALE_SERIES)
+    return market, (first, last), facts
+
+
 def market_of(frame: pd.DataFrame, cash: Cash) -> tuple[Market, dict[str, Any]]:
     """As `load_latest`, of a frame of prices that somebody else brought."""
     return _latest(*_made(frame, cash, {"snapshot": None, "source": "given"}))
@@ -68,7 +82,9 @@ def _open(snapshot: str | None, cash: Cash) -> tuple[Market, float | pd.Series, 
     return _made(frame, cash, facts)
 
 
-def _made(frame: pd.DataFrame, cash: Cash, facts: dict[str, Any]) -> tuple[Market, float | pd.Series, dict[str, Any]]:
+def _made(
+    frame: pd.DataFrame, cash: Cash | pd.Series, facts: dict[str, Any]
+) -> tuple[Market, float | pd.Series, dict[str, Any]]:
     from portfolio_sdpo.prices.snapshots import content_hash
 
     rate = _cash_rate(cash)
@@ -111,7 +127,9 @@ def _prices(snapshot: str | None) -> tuple[pd.DataFrame, dict[str, Any]]:
     }
 
 
-def _cash_rate(cash: Cash) -> float | pd.Series:
+def _cash_rate(cash: Cash | pd.Series) -> float | pd.Series:
+    if not isinstance(cash, str | int | float):
+        return cash
     if cash == "tbill":
         from portfolio_sdpo.prices.samples import load_cash_rate
 
@@ -130,11 +148,12 @@ def select_days(market: Market, start: date | None, end: date | None) -> tuple[d
     return market.dates[first].astype(date), market.dates[last].astype(date)
 
 
-def _check_covered(rate: pd.Series, first: date, last: date) -> None:
+def _check_covered(rate: pd.Series, first: date, last: date, stale: np.timedelta64 = STALE) -> None:
     known = rate.dropna().index
-    if first < known[0].date() or np.datetime64(last) > known[-1].to_datetime64() + STALE:
+    if first < known[0].date() or np.datetime64(last) > known[-1].to_datetime64() + stale:
+        what = "the Treasury bill's rate is" if stale == STALE else "its rates are"
         raise SettingsError(
-            f"cash: the Treasury bill's rate is known from {known[0].date()} to {known[-1].date()}, and it is needed "
+            f"cash: {what} known from {known[0].date()} to {known[-1].date()}, and it is needed "
             f"from {first} to {last}: give a yearly rate such as 0.02."
         )
 
