@@ -20,9 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from portfolio_sdpo.experiments.cmdp.cases import Case, cases
-from portfolio_sdpo.experiments.cmdp.experiment import Experiment
-from portfolio_sdpo.experiments.cmdp.runs import train
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
+from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, train_cmdp
 from portfolio_sdpo.experiments.engine.grid import Stage, run_grid
 from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
 from portfolio_sdpo.registry import Registry
@@ -57,14 +56,14 @@ def main() -> None:
     print(json.dumps(result, indent=2))
 
 
-def made(grid: Experiment, jobs: int) -> tuple[float, float, dict[str, bytes]]:
+def made(grid: CmdpExperiment, jobs: int) -> tuple[float, float, dict[str, bytes]]:
     """Seconds of the whole grid, those inside its runs, and the logs."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / grid.name
         begun = time.perf_counter()
         with Registry.open(str(Path(folder) / "registry.db")) as registry, Booked(registry, grid.name) as observer:
             outcomes = run_grid(
-                [Stage(cases(grid, root))],
+                [Stage(cmdp_runs(grid, root))],
                 timed,
                 Board(grid.problem.constraints),
                 root,
@@ -73,11 +72,11 @@ def made(grid: Experiment, jobs: int) -> tuple[float, float, dict[str, bytes]]:
             )
         seconds = time.perf_counter() - begun
         assert all(outcome.status == "finished" for outcome in outcomes), outcomes
-        inside = sum(outcome.found["seconds"] for outcome in outcomes)
+        inside = sum(outcome.results["seconds"] for outcome in outcomes)
         return seconds, inside, {path.parent.name: path.read_bytes() for path in root.glob("*/metrics.parquet")}
 
 
-def timed(case: Case, watch: Any) -> dict[str, float]:
+def timed(case: CmdpRun, watch: Any) -> dict[str, float]:
     """Train; the seconds of it, without those that the board takes."""
     told = 0.0
 
@@ -88,7 +87,7 @@ def timed(case: Case, watch: Any) -> dict[str, float]:
         told += time.perf_counter() - begun
 
     begun = time.perf_counter()
-    train(case, watched)
+    train_cmdp(case, watched)
     return {"seconds": time.perf_counter() - begun - told}
 
 

@@ -18,8 +18,9 @@ from pathlib import Path
 import torch
 
 from portfolio_sdpo.envs import RandomCmdpVectorEnv
-from portfolio_sdpo.experiments.cmdp.cases import Case
-from portfolio_sdpo.experiments.cmdp.declared import Experiment, find_experiment
+from portfolio_sdpo.experiments.cmdp.declared import find_cmdp_experiment
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
+from portfolio_sdpo.experiments.cmdp.runs import CmdpRun
 from portfolio_sdpo.rl import Trainer
 from portfolio_sdpo.rl.rollout import Purpose, stream, torch_generator
 
@@ -36,21 +37,21 @@ def main() -> None:
     options = parser.parse_args()
 
     torch.set_num_threads(1)
-    results = [compare(find_experiment(name), options) for name in ("cmdp-variance", "cmdp-cvar")]
+    results = [compare(find_cmdp_experiment(name), options) for name in ("cmdp-variance", "cmdp-cvar")]
     print(json.dumps({"benchmark": "sdpo_vs_ppo", "torch": torch.__version__, "results": results}, indent=2))
 
 
-def compare(experiment: Experiment, options: argparse.Namespace) -> dict[str, object]:
+def compare(experiment: CmdpExperiment, options: argparse.Namespace) -> dict[str, object]:
     """One line of the result: the same problem for both."""
     # Where the policy starts has no influence on the time, so phase I is left out.
     episodes = options.episodes or experiment.episodes
-    experiment = Experiment(**{**dict(experiment), "episodes": episodes, "safe_start": None, "tensorboard": False})
+    experiment = CmdpExperiment(**{**dict(experiment), "episodes": episodes, "safe_start": None, "tensorboard": False})
     cmdp = experiment.cmdp.draw(options.cmdp_seed)
     times: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         trainers = {}
         for label in ("ppo", "sdpo"):
-            case = Case(experiment, label, options.cmdp_seed, 0, Path(folder))
+            case = CmdpRun(experiment, label, options.cmdp_seed, 0, Path(folder))
             environment = RandomCmdpVectorEnv(cmdp, experiment.episodes)
             trainers[label] = Trainer(case.settings(cmdp), environment, case.folder)
             times[label] = {phase: [] for phase in PHASES}

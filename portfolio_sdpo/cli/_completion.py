@@ -14,6 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from portfolio_sdpo.common.files import data_directory
+from portfolio_sdpo.experiments.catalogue import NAMES
 
 PRESETS = ("default", "paper-stocks")
 AGENTS = ("sdpo", "ppo")
@@ -29,25 +30,6 @@ STRATEGIES = (
     "hrp",
     "risk-parity",
     "maximum-return",
-)
-EXPERIMENTS = (
-    "cmdp-cvar",
-    "cmdp-variance",
-    "cmdp-cvar-binding",
-    "cmdp-variance-binding",
-    "cmdp-variance-critics",
-    "cmdp-cvar-critics",
-    "cmdp-cvar-objective",
-    *(
-        f"safety-b-{robot}{task}{level}"
-        for robot in ("point", "car", "doggo")
-        for task in ("goal", "button", "push")
-        for level in (1, 2)
-    ),
-    "safety-c",
-    "safety-b-pointgoal1-short",
-    "safety-c-short",
-    "stocks",
 )
 
 
@@ -88,8 +70,8 @@ def layouts(incomplete: str) -> list[str]:
 
 
 def experiments(incomplete: str) -> list[str]:
-    """Names of experiments."""
-    return _filter(incomplete, EXPERIMENTS)
+    """Names of experiments, including those of other packages."""
+    return _filter(incomplete, [*NAMES, *_extensions("portfolio_sdpo.studies")])
 
 
 def agent(incomplete: str) -> list[str]:

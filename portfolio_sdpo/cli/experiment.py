@@ -1,38 +1,48 @@
-"""`portfolio-sdpo experiment ...`: the paper's experiments and their binding variants, run, summed up and drawn."""
+"""`portfolio-sdpo experiment ...`: the paper's experiments and their variants: run, summarise and draw them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from portfolio_sdpo.cli import _completion, _safety, _stocks
+from portfolio_sdpo.cli import _completion
 from portfolio_sdpo.cli._agent_options import Json
 from portfolio_sdpo.cli._examples import examples
-from portfolio_sdpo.cli._grid import AddressOption, GridOptions, JobsOption, RestartOption, RetriesOption, WhereOption
-from portfolio_sdpo.cli._outcomes import end_with, outcomes_record
 from portfolio_sdpo.cli._registry import Place
+from portfolio_sdpo.cli._run_options import (
+    AddressOption,
+    JobsOption,
+    RestartOption,
+    RetriesOption,
+    RunOptions,
+    WhereOption,
+    exit_with_failures,
+    outcomes_record,
+)
 from portfolio_sdpo.common.seeds import parse_seeds
-from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.experiments.cmdp.declared import Experiment
+    from portfolio_sdpo.experiments.study import Study
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Run, sum up and draw the declared experiments.",
+    help="Run, summarise and draw the declared experiments.",
     epilog=examples("experiment list", "experiment run cmdp-variance-binding --jobs 2", "experiment show stocks"),
 )
 
 Name = Annotated[
     str,
-    typer.Argument(help="The experiment; `experiment list` names them.", autocompletion=_completion.experiments),
+    typer.Argument(
+        help="Name of the experiment; `experiment list` shows all of them.", autocompletion=_completion.experiments
+    ),
 ]
 Seeds = Annotated[
-    str | None, typer.Option("--seeds", metavar="0,1,...", help="Seeds of the runs. Run k is on the k-th CMDP seed.")
+    str | None,
+    typer.Option(
+        "--seeds", metavar="0,1,...", help="Seeds of the runs. The run with seed k is on the k-th of the CMDP seeds."
+    ),
 ]
 CmdpSeeds = Annotated[str | None, typer.Option("--cmdp-seeds", metavar="11,12,...", help="Seeds of the CMDPs.")]
 Algorithms = Annotated[
@@ -42,22 +52,22 @@ Algorithms = Annotated[
 
 @app.command("list", epilog=examples("experiment list", "experiment list --json"))
 def list_experiments(as_json: Json = False) -> None:
-    """Name every experiment, its question and its size."""
-    from portfolio_sdpo.experiments.cmdp.declared import EXPERIMENTS
-    from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS
-    from portfolio_sdpo.experiments.stocks.declared import STOCKS
+    """List every experiment with its question and its size."""
+    from portfolio_sdpo.experiments.catalogue import list_studies
 
+    studies = list_studies()
     if as_json:
-        declared = {**EXPERIMENTS, **SAFETY_EXPERIMENTS, STOCKS.name: STOCKS}
-        typer.echo(json.dumps({name: each.model_dump(mode="json") for name, each in declared.items()}, indent=2))
+        declared = {study.name: study.experiment.model_dump(mode="json") for study in studies}
+        typer.echo(json.dumps(declared, indent=2))
         return
     from rich.console import Console
 
-    from portfolio_sdpo.experiments.cmdp.report import render_list
-    from portfolio_sdpo.experiments.safety.report import render_safety_list
-    from portfolio_sdpo.experiments.stocks.report import render_declared
-
-    Console().print(render_list(EXPERIMENTS), render_safety_list(SAFETY_EXPERIMENTS), render_declared(STOCKS), sep="")
+    groups: dict[str, list[Study]] = {}
+    for study in studies:
+        groups.setdefault(study.group, []).append(study)
+    console = Console()
+    for members in groups.values():
+        console.print(members[0].describe(members))
 
 
 @app.command(
@@ -75,58 +85,45 @@ def run(
     algorithms: Algorithms = None,
     iterations: Annotated[
         int | None,
-        typer.Option("--iterations", help="Other than declared, and the same for all; of stocks: updates a day."),
+        typer.Option(
+            "--iterations", help="Iterations of every run, instead of those declared; for stocks, updates a day."
+        ),
     ] = None,
     jobs: JobsOption = None,
     parallel: WhereOption = "local",
     ray_address: AddressOption = None,
     retries: RetriesOption = 2,
     workers: Annotated[
-        int | None, typer.Option("--workers", min=0, help="Processes that collect for each run; Safety Gym only.")
+        int | None,
+        typer.Option("--workers", min=0, help="Number of processes that collect for each run; Safety Gym only."),
     ] = None,
     overlap: Annotated[
         bool,
-        typer.Option("--overlap", help="Collect while an update is made, by the policy before it; Safety Gym only."),
+        typer.Option(
+            "--overlap", help="Collect during each update, with the policy before the update; Safety Gym only."
+        ),
     ] = False,
     restart: RestartOption = False,
     registry: Place = None,
     as_json: Json = False,
 ) -> None:
-    """Run what is not done yet of an experiment and sum up the results.
+    """Make the runs of an experiment that are not finished yet, and summarise the results.
 
-    An interrupted experiment goes on where it was. A run that fails is reported and does not stop the others. The
+    An interrupted experiment resumes where it stopped. A run that fails is reported and does not stop the others. The
     results are the same with any number of jobs, here and on a cluster.
     """
-    options = GridOptions(jobs, parallel, ray_address, retries, restart, registry, as_json)
-    if name.startswith(_safety.PREFIX):
-        _safety.run(name, *_choice(name, seeds, cmdp_seeds, algorithms), iterations, workers or 0, overlap, options)
-        return
-    if workers is not None or overlap:
-        option = "--overlap" if workers is None else "--workers"
-        raise SettingsError(f"{option}: {name} collects in the run's own process; leave it out and give --jobs.")
-    if name == _stocks.NAME:
-        _stocks.run(*_choice(name, seeds, cmdp_seeds, algorithms), iterations, options)
-        return
-    from rich.console import Console
-
-    from portfolio_sdpo.experiments.cmdp.cases import cases
-    from portfolio_sdpo.experiments.cmdp.report import render
-    from portfolio_sdpo.experiments.cmdp.runs import run_experiment
-    from portfolio_sdpo.experiments.cmdp.summary import summarise
-    from portfolio_sdpo.rl.progress import Board
-
-    experiment = _chosen(name, seeds, cmdp_seeds, algorithms, iterations)
-    board = Board(experiment.problem.constraints, experiment.title)
-    with options.applied(name, board) as means:
-        outcomes = run_experiment(experiment, board=board, **means)
-    failed = [outcome for outcome in outcomes if outcome.status == "failed"]
-    sound = [case for case in cases(experiment) if case.name not in {outcome.run for outcome in failed}]
-    summary = summarise(experiment, only=sound) if sound else None
+    options = RunOptions(jobs, parallel, ray_address, retries, restart, registry, as_json)
+    study = _select(name, seeds, cmdp_seeds, algorithms, iterations, workers, overlap)
+    outcomes = options.run(study)
+    runs = study.successful(outcomes)
+    summary = study.summarise(runs) if runs.names else None
     if as_json:
         typer.echo(json.dumps(outcomes_record(outcomes, summary), indent=2))
     elif summary:
-        Console().print(render(summary))
-    end_with(failed, as_json=as_json)
+        from rich.console import Console
+
+        Console().print(study.render(summary))
+    exit_with_failures(outcomes, as_json=as_json)
 
 
 @app.command("show", epilog=examples("experiment show stocks", "experiment show cmdp-cvar --seeds 0 --json"))
@@ -137,30 +134,18 @@ def show(
     algorithms: Algorithms = None,
     as_json: Json = False,
 ) -> None:
-    """Sum up the runs that are there.
+    """Summarise the runs of an experiment that are there.
 
-    All of them, or those with the given seeds and algorithms.
+    All of them, or those with the seeds and algorithms that are named.
     """
-    if name.startswith(_safety.PREFIX):
-        _safety.show(name, *_choice(name, seeds, cmdp_seeds, algorithms), as_json)
-        return
-    if name == _stocks.NAME:
-        _stocks.show(*_choice(name, seeds, cmdp_seeds, algorithms), as_json)
-        return
-    from portfolio_sdpo.experiments.cmdp.cases import cases
-    from portfolio_sdpo.experiments.cmdp.summary import summarise
-
-    experiment = _chosen(name, seeds, cmdp_seeds, algorithms)
-    everything = seeds is None and cmdp_seeds is None and algorithms is None
-    summary = summarise(experiment, only=None if everything else cases(experiment))
+    study = _select(name, seeds, cmdp_seeds, algorithms)
+    summary = study.summarise()
     if as_json:
         typer.echo(json.dumps(summary.to_json(), indent=2))
         return
     from rich.console import Console
 
-    from portfolio_sdpo.experiments.cmdp.report import render
-
-    Console().print(render(summary))
+    Console().print(study.render(summary))
 
 
 @app.command("figures", epilog=examples("experiment figures stocks", "experiment figures cmdp-cvar --json"))
@@ -171,8 +156,8 @@ def figures(
     algorithms: Algorithms = None,
     as_json: Json = False,
 ) -> None:
-    """Draw the runs that are there, as PNG and SVG in its folder."""
-    paths = _drawn(name, seeds, cmdp_seeds, algorithms)
+    """Draw the runs of an experiment that are there, as PNG and SVG files in its folder."""
+    paths = _select(name, seeds, cmdp_seeds, algorithms).draw()
     if as_json:
         typer.echo(json.dumps({"experiment": name, "figures": [str(path) for path in paths]}, indent=2))
         return
@@ -180,61 +165,30 @@ def figures(
         typer.echo(path)
 
 
-def _drawn(name: str, seeds: str | None, cmdp_seeds: str | None, algorithms: str | None) -> Sequence[Path]:
-    """The files of the figures."""
-    if name.startswith(_safety.PREFIX):
-        return _safety.figures(name, *_choice(name, seeds, cmdp_seeds, algorithms))
-    if name == _stocks.NAME:
-        return _stocks.figures(*_choice(name, seeds, cmdp_seeds, algorithms))
-    from portfolio_sdpo.experiments.cmdp.cases import cases
-    from portfolio_sdpo.experiments.cmdp.figures import make_figures
-
-    experiment = _chosen(name, seeds, cmdp_seeds, algorithms)
-    everything = seeds is None and cmdp_seeds is None and algorithms is None
-    return list(make_figures(experiment, only=None if everything else cases(experiment)))
-
-
-def _chosen(
+def _select(
     name: str,
     seeds: str | None,
     cmdp_seeds: str | None,
     algorithms: str | None,
     iterations: int | None = None,
-) -> Experiment:
-    from portfolio_sdpo.experiments.cmdp.declared import EXPERIMENTS, find_experiment
+    workers: int | None = None,
+    overlap: bool = False,
+) -> Study:
+    """The study of that name with the runs that the options ask for."""
+    from portfolio_sdpo.experiments.catalogue import find_study
+    from portfolio_sdpo.experiments.study import Choice
 
-    if name not in EXPERIMENTS:
-        known = ", ".join([*EXPERIMENTS, "safety-b-<task>", "safety-c", _stocks.NAME])
-        hint = did_you_mean(name, _completion.EXPERIMENTS)
-        raise SettingsError(f"there is no experiment {name!r}{hint}; choose one of {known}.")
-    return find_experiment(name).with_changes(
+    choice = Choice(
+        seeds=None if seeds is None else parse_seeds("--seeds", seeds),
+        cmdp_seeds=None if cmdp_seeds is None else parse_seeds("--cmdp-seeds", cmdp_seeds),
+        algorithms=None if algorithms is None else tuple(part.strip() for part in algorithms.split(",")),
         iterations=iterations,
-        seeds=_numbers("--seeds", seeds),
-        cmdp_seeds=_numbers("--cmdp-seeds", cmdp_seeds),
-        algorithms=_words(algorithms),
+        workers=workers,
+        overlap=overlap,
     )
-
-
-def _choice(
-    name: str, seeds: str | None, cmdp_seeds: str | None, algorithms: str | None
-) -> tuple[tuple[int, ...] | None, tuple[str, ...] | None]:
-    """Seeds and labels of an experiment that is not on CMDPs."""
-    if cmdp_seeds is not None:
-        where = "stocks" if name == _stocks.NAME else "Safety Gym"
-        raise SettingsError(f"--cmdp-seeds: {name} is on {where} and has no CMDP; leave it out.")
-    return _numbers("--seeds", seeds), _words(algorithms)
-
-
-def _words(text: str | None) -> tuple[str, ...] | None:
-    """`ppo,sdpo` as words."""
-    return None if text is None else tuple(part.strip() for part in text.split(","))
-
-
-def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
-    """`0,1,2` as numbers."""
-    return None if text is None else parse_seeds(option, text)
+    return find_study(name).select(choice)
 
 
 def register(root: typer.Typer) -> None:
-    """Add the command group to the application."""
+    """Add the group to the application."""
     root.add_typer(app, name="experiment")

@@ -10,14 +10,19 @@ import typer
 
 from portfolio_sdpo.cli._agent_options import Json
 from portfolio_sdpo.cli._examples import examples
-from portfolio_sdpo.cli._grid import AddressOption, GridOptions, JobsOption, RestartOption, RetriesOption, WhereOption
-from portfolio_sdpo.cli._outcomes import end_with
 from portfolio_sdpo.cli._registry import Place
+from portfolio_sdpo.cli._run_options import (
+    AddressOption,
+    JobsOption,
+    RestartOption,
+    RetriesOption,
+    RunOptions,
+    WhereOption,
+    exit_with_failures,
+)
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.experiments.engine.grid import Outcome
     from portfolio_sdpo.experiments.paper.reproduce import QuestionResult
-    from portfolio_sdpo.experiments.studies import Study
 
 Scale = Literal["smoke", "laptop", "paper"]
 _STYLES = {"borne out": "green", "not borne out": "red"}
@@ -25,10 +30,11 @@ _STYLES = {"borne out": "green", "not borne out": "red"}
 
 def reproduce(
     scale: Annotated[
-        Scale, typer.Option("--scale", help="Toys for minutes, what a laptop runs in hours, or the paper's own size.")
+        Scale,
+        typer.Option("--scale", help="Toys that take minutes, what a laptop runs in hours, or the paper's own size."),
     ] = "smoke",
     question: Annotated[
-        str | None, typer.Option("--question", metavar="A,B,C,D", help="Only these.", show_default="all four")
+        str | None, typer.Option("--question", metavar="A,B,C,D", help="Only these questions.", show_default="all four")
     ] = None,
     jobs: JobsOption = None,
     parallel: WhereOption = "local",
@@ -40,7 +46,7 @@ def reproduce(
             "--out",
             metavar="FOLDER",
             file_okay=False,
-            help="For the pages.",
+            help="Folder for the pages.",
             show_default="reproduce/<scale> in the data directory",
         ),
     ] = None,
@@ -54,19 +60,14 @@ def reproduce(
     """Run the paper's experiments and say which of its claims hold.
 
     Questions A (random CMDPs), B and C (Safety Gym under one and two bounds) and D (stocks). Only missing runs are
-    made, in the folders of `experiment run`; smoke has folders of its own. Writes a page per question and an index.
+    made, in the folders of `experiment run`; smoke has folders of its own. Writes one page for each question and an
+    index.
     """
-    from portfolio_sdpo.experiments.paper.reproduce import chosen_questions, default_folder
+    from portfolio_sdpo.experiments.paper.reproduce import default_folder, parse_questions
     from portfolio_sdpo.experiments.paper.reproduce import reproduce as answer
 
-    options = GridOptions(jobs, parallel, ray_address, retries, restart, registry, as_json)
-
-    def make(study: Study) -> list[Outcome]:
-        board = study.board()
-        with options.applied(study.name, board) as means:
-            return study.run(board, **means)
-
-    answers = answer(chosen_questions(question), scale, out, None if no_run else make)
+    options = RunOptions(jobs, parallel, ray_address, retries, restart, registry, as_json)
+    answers = answer(parse_questions(question), scale, out, None if no_run else options.run)
     index = (out or default_folder(scale)) / "index.html"
     if as_json:
         record = {"scale": scale, "index": str(index), "questions": [each.to_json() for each in answers]}
@@ -74,7 +75,8 @@ def reproduce(
     else:
         _print(answers)
         typer.echo(index)
-    end_with([failed for each in answers for result in each.results for failed in result.failed], as_json=as_json)
+    failed = [outcome for each in answers for result in each.results for outcome in result.failed]
+    exit_with_failures(failed, as_json=as_json)
 
 
 def _print(answers: list[QuestionResult]) -> None:
@@ -86,7 +88,7 @@ def _print(answers: list[QuestionResult]) -> None:
     for answer in answers:
         console.print(Text(f"({answer.question.key}) {answer.question.title}", style="bold"))
         if not answer.judged:
-            console.print("    no run is finished yet")
+            console.print("    No run is finished yet.")
         for judgements in zip(*(judged.judgements for judged in answer.judged), strict=True):
             console.print(Text(f"  {judgements[0].key} {judgements[0].text}"))
             for judged, judgement in zip(answer.judged, judgements, strict=True):
@@ -97,9 +99,9 @@ def _print(answers: list[QuestionResult]) -> None:
 
 def register(root: typer.Typer) -> None:
     """Add the command to the application."""
-    shown = examples(
+    epilog = examples(
         "reproduce",
         "reproduce --scale laptop --question A --jobs 2",
         "reproduce --scale laptop --no-run --out pages",
     )
-    root.command("reproduce", epilog=shown)(reproduce)
+    root.command("reproduce", epilog=epilog)(reproduce)

@@ -1,6 +1,9 @@
-"""The paper's experiments as declared grids, the runner, what they are measured against, summary and figures.
+"""The experiments: declared grids of runs, what they are compared with, summaries, tables and figures.
 
-`grid` makes the runs of any experiment; what a run is each kind says for itself. On random CMDPs: `presets` declares,
-`cases` names the runs, `runner` makes them with `probe` looking on, `references` says what could be had, `summary` and
-`report` put it into figures and words, `figures` into pictures. Safety Gym (`safety*`) and stocks (`stocks*`) likewise.
+study, catalogue    one shape for every experiment, and all of them by name
+cmdp, safety, stocks   the families; each has {declared, runs, summary, report, figures, study}.py
+engine              makes the runs of a grid, on this machine or on a Ray cluster, and resumes them
+statistics          what the seeds tell together
+paper               the paper's claims, verdicts on them, and `reproduce`
+aggregates, labels, tables, style   spreads, names, terminal tables and the look of figures, shared by all families
 """

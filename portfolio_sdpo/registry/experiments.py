@@ -18,7 +18,7 @@ class Booked(Observer):
     """Writes every run into the registry; a registry that fails meanwhile stops no run.
 
     with Booked(registry, "cmdp-cvar") as observer:
-        run_experiment(experiment, observer=observer)
+        run_cmdp(experiment, observer=observer)
     """
 
     def __init__(self, registry: Registry, experiment: str) -> None:
@@ -28,13 +28,13 @@ class Booked(Observer):
         self._open: dict[str, str] = {}
         self._orphans: dict[str, list[str]] | None = None
 
-    def begun(self, run: Run) -> None:
+    def run_started(self, run: Run) -> None:
         try:
             self._begin(run)
         except RegistryError as error:
             self.trouble = self.trouble or error
 
-    def ended(self, run: Run, outcome: Outcome) -> None:
+    def run_ended(self, run: Run, outcome: Outcome) -> None:
         try:
             if run.name not in self._open:
                 self._begin(run)
@@ -43,15 +43,15 @@ class Booked(Observer):
                 "failed" if outcome.status == "failed" else "done",
                 outcome=outcome.status,
                 reason=outcome.message or None,
-                metrics=json_ready(dict(outcome.found)) or None,
+                metrics=json_ready(dict(outcome.results)) or None,
             )
         except RegistryError as error:
             self.trouble = self.trouble or error
 
-    def skipped(self, run: Run) -> None:
+    def run_skipped(self, run: Run) -> None:
         try:
             for old in self._orphans_of(run):
-                metrics = json_ready(run.found()) or None
+                metrics = json_ready(run.results()) or None
                 self.registry.end_run(old, outcome="finished", reason=UNTOLD, metrics=metrics)
         except PortfolioSdpoError as error:
             self.trouble = self.trouble or error

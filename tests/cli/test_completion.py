@@ -12,7 +12,7 @@ import pytest
 
 from portfolio_sdpo.backtest.strategies import STRATEGIES
 from portfolio_sdpo.cli import _completion
-from portfolio_sdpo.experiments.cmdp.declared import EXPERIMENTS
+from portfolio_sdpo.experiments.cmdp.declared import CMDP_EXPERIMENTS
 from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS
 from portfolio_sdpo.experiments.stocks.declared import STOCKS
 from portfolio_sdpo.portfolio.presets import PRESETS
@@ -131,4 +131,4 @@ def test_what_is_written_down_is_what_is_declared():
     assert tuple(SOURCES) == _completion.SOURCES
     assert tuple(LAYOUTS) == _completion.LAYOUTS
     assert tuple(STRATEGIES) == _completion.STRATEGIES
-    assert set(_completion.EXPERIMENTS) == {*EXPERIMENTS, *SAFETY_EXPERIMENTS, STOCKS.name}
+    assert set(_completion.experiments("")) == {*CMDP_EXPERIMENTS, *SAFETY_EXPERIMENTS, STOCKS.name}

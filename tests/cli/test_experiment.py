@@ -7,8 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.experiments.cmdp import declared as presets
-from portfolio_sdpo.experiments.cmdp.declared import CmdpSettings, Experiment
+from portfolio_sdpo.experiments.catalogue import STUDIES
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, CmdpSettings
+from portfolio_sdpo.experiments.cmdp.study import CmdpStudy
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import ActorSettings, CriticSettings, PpoSettings, Problem, SdpoSettings
 
@@ -20,11 +21,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Experiment:
+def tiny(monkeypatch: pytest.MonkeyPatch) -> CmdpExperiment:
     """An experiment that takes no time, known to the command line."""
     actor = ActorSettings(hidden=(), learning_rate=1e-2)
     critic = {"hidden": (8,), "epochs": 1, "minibatches": 1, "warm_up": 1}
-    experiment = Experiment(
+    experiment = CmdpExperiment(
         name="tiny",
         title="A tiny noisy CMDP",
         question="Does it run?",
@@ -43,7 +44,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Experiment:
         fresh_episodes=20,
         tensorboard=False,
     )
-    monkeypatch.setitem(presets.EXPERIMENTS, "tiny", experiment)
+    monkeypatch.setitem(STUDIES._items, "tiny", CmdpStudy(experiment))
     return experiment
 
 
@@ -57,9 +58,9 @@ def test_list_names_every_experiment():
     assert all(name in result.stdout for name in ("cmdp-cvar-binding", "cmdp-variance-binding", "tiny"))
 
 
-def test_list_as_json_is_the_whole_declaration(tiny: Experiment):
+def test_list_as_json_is_the_whole_declaration(tiny: CmdpExperiment):
     declared = json.loads(call("experiment", "list", "--json").stdout)
-    assert Experiment(**declared["tiny"]) == tiny
+    assert CmdpExperiment(**declared["tiny"]) == tiny
 
 
 def test_run_then_show_then_figures(home: Path):
@@ -110,21 +111,15 @@ def test_a_failed_run_is_a_sentence_and_a_non_zero_exit():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run", "nope"), "there is no experiment 'nope'; choose one of cmdp-cvar, "),
+        (("run", "nope"), "there is no experiment 'nope'; `portfolio-sdpo experiment list` names all of them."),
         (("show", "nope"), "there is no experiment 'nope'"),
         (("figures", "nope"), "there is no experiment 'nope'"),
-        (
-            ("run", "tiny", "--seeds", "1,x"),
-            "--seeds: must be whole numbers separated by commas, such as 0,1,2 (got '1,x').",
-        ),
+        (("run", "tiny", "--seeds", "1,x"), "--seeds: must be whole numbers separated by commas, such as 0,1,2 (got '1,x')."),
         (("run", "tiny", "--seeds", ""), "--seeds: must be whole numbers"),
-        (
-            ("run", "tiny", "--seeds", "-1"),
-            "Experiment.seeds: must be at least one number, all different, none negative",
-        ),
-        (("run", "tiny", "--cmdp-seeds", "3,3"), "Experiment.cmdp_seeds: must be different numbers"),
+        (("run", "tiny", "--seeds", "-1"), "--seeds: must be at least one number, all different"),
+        (("run", "tiny", "--cmdp-seeds", "3,3"), "--cmdp-seeds: must be at least one number"),
         (("run", "tiny", "--algorithms", "dqn"), "algorithms: tiny has no 'dqn'; it has ppo, sdpo."),
-        (("run", "tiny", "--iterations", "0"), "Experiment.iterations: input should be greater than or equal to 1"),
+        (("run", "tiny", "--iterations", "0"), "--iterations: must be at least 1 (got 0)."),
         (("show", "tiny"), "holds no such runs yet: start them with `portfolio-sdpo experiment run tiny`."),
         (("figures", "tiny"), "holds no such runs yet"),
     ],

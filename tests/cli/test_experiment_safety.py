@@ -8,8 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.experiments.safety import declared as safety
-from portfolio_sdpo.experiments.safety.declared import SafetyExperiment, WorldSettings
+from portfolio_sdpo.envs.safety.tasks import TASKS
+from portfolio_sdpo.experiments.catalogue import STUDIES
+from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
+from portfolio_sdpo.experiments.safety.study import SafetyStudy
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import ActorSettings, CriticSettings, PpoSettings, Problem, SdpoSettings
 
@@ -48,7 +50,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> SafetyExperiment:
         seeds=(0,),
         tensorboard=False,
     )
-    monkeypatch.setitem(safety.SAFETY_EXPERIMENTS, "safety-toy", experiment)
+    monkeypatch.setitem(STUDIES._items, "safety-toy", SafetyStudy(experiment))
     return experiment
 
 
@@ -66,7 +68,7 @@ def test_list_has_the_eighteen_tasks_in_one_entry():
 def test_list_as_json_is_the_whole_declaration(toy: SafetyExperiment):
     declared = json.loads(call("experiment", "list", "--json").stdout)
     assert SafetyExperiment(**declared["safety-toy"]) == toy
-    assert {f"safety-b-{task.lower()}" for task in safety.TASKS} < declared.keys()
+    assert {f"safety-b-{task.lower()}" for task in TASKS} < declared.keys()
 
 
 @needs_suite
@@ -115,7 +117,10 @@ def test_runs_in_parallel():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run", "safety-d"), "there is no experiment 'safety-d' (did you mean 'safety-c'?); choose one of "),
+        (
+            ("run", "safety-d"),
+            "there is no experiment 'safety-d' (did you mean 'safety-c'?); `portfolio-sdpo",
+        ),
         (("show", "safety-d"), "there is no experiment 'safety-d'"),
         (("figures", "safety-d"), "there is no experiment 'safety-d'"),
         (("run", "safety-toy", "--algorithms", "dqn"), "algorithms: safety-toy has no 'dqn'; it has ppo, sdpo."),
@@ -126,7 +131,7 @@ def test_runs_in_parallel():
         (("run", "safety-toy", "--cmdp-seeds", "1"), "--cmdp-seeds: safety-toy is on Safety Gym and has no CMDP"),
         (("run", "cmdp-cvar", "--workers", "2"), "--workers: cmdp-cvar collects in the run's own process"),
         (("run", "stocks", "--workers", "2"), "--workers: stocks collects in the run's own process"),
-        (("run", "safety-toy", "--iterations", "0"), "SafetyExperiment.iterations: input should be greater than"),
+        (("run", "safety-toy", "--iterations", "0"), "--iterations: must be at least 1 (got 0)."),
         (("show", "safety-toy"), "holds no such runs yet: start them with `portfolio-sdpo experiment run safety-toy`."),
         (("figures", "safety-toy"), "holds no such runs yet"),
     ],

@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.experiments.stocks import declared as stocks
+from portfolio_sdpo.experiments.catalogue import STUDIES
 from portfolio_sdpo.experiments.stocks.declared import STOCKS, StocksExperiment
+from portfolio_sdpo.experiments.stocks.study import StocksStudy
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +37,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> StocksExperiment:
         "end": date(2019, 1, 9),
     }
     experiment = StocksExperiment(**{**dict(STOCKS), **changes})
-    monkeypatch.setattr(stocks, "STOCKS", experiment)
+    monkeypatch.setitem(STUDIES._items, "stocks", StocksStudy(experiment))
     return experiment
 
 
@@ -80,7 +81,7 @@ def test_run_show_figures_and_run_again(home: Path):
     assert shown == {**summary, "outdated": ["ppo", "sdpo-0.1"]}
     one = json.loads(call("show", "stocks", "--json", "--seeds", "1", "--algorithms", "ppo").stdout)
     assert [(each["strategy"], each["seed"]) for each in one["walks"] if each["seed"] is not None] == [("ppo", 1)]
-    assert "made with other settings than declared now: ppo, sdpo-0.1" in call("show", "stocks").stdout
+    assert "made with settings other than those declared now: ppo, sdpo-0.1" in call("show", "stocks").stdout
 
     files = call("figures", "stocks").stdout.split()
     assert [Path(file).name for file in files] == ["stocks.png", "stocks.svg"]
@@ -107,13 +108,12 @@ def test_the_list_has_it(tiny: StocksExperiment):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run", "nope"), "there is no experiment 'nope'; choose one of cmdp-cvar, "),
-        (("run", "nope"), ", stocks."),
+        (("run", "stock"), "there is no experiment 'stock' (did you mean 'stocks'?); `portfolio-sdpo experiment list`"),
         (("run", "stocks", "--cmdp-seeds", "1"), "--cmdp-seeds: stocks is on stocks and has no CMDP; leave it out."),
         (("run", "stocks", "--seeds", "a"), "--seeds: must be whole numbers separated by commas"),
         (("run", "stocks", "--seeds", "3,3"), "seeds: must be at least one number, all different, none negative"),
         (("run", "stocks", "--algorithms", "dqn"), "algorithms: stocks has no 'dqn'; it has ppo, sdpo-0.01, "),
-        (("run", "stocks", "--iterations", "0"), "iterations: there must be at least 1 update a day (got 0)."),
+        (("run", "stocks", "--iterations", "0"), "--iterations: must be at least 1 (got 0)."),
         (("show", "stocks"), "holds no such runs yet: start them with `portfolio-sdpo experiment run stocks`."),
         (("show", "stocks", "--algorithms", "dqn"), "stocks has no 'dqn'"),
         (("figures", "stocks"), "holds no such runs yet"),

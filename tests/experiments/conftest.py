@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from portfolio_sdpo.experiments.cmdp.declared import CmdpSettings, Experiment
-from portfolio_sdpo.experiments.cmdp.runs import run_experiment
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, CmdpSettings
+from portfolio_sdpo.experiments.cmdp.runs import run_cmdp
 from portfolio_sdpo.experiments.engine.grid import Outcome
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import ActorSettings, CriticSettings, PpoSettings, Problem, SdpoSettings
 
 
 @pytest.fixture(scope="session")
-def tiny() -> Experiment:
+def tiny() -> CmdpExperiment:
     actor = ActorSettings(hidden=(), learning_rate=1e-2)
     critic = {"hidden": (8,), "epochs": 1, "minibatches": 1, "warm_up": 1}
-    return Experiment(
+    return CmdpExperiment(
         name="tiny",
         title="A tiny noisy CMDP",
         question="Does it run?",
@@ -42,7 +42,7 @@ def tiny() -> Experiment:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(tiny: Experiment, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Outcome]]:
+def tiny_run(tiny: CmdpExperiment, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Outcome]]:
     """The folder of a finished run of the grid, not to be changed, and what became of its runs."""
     root = tmp_path_factory.mktemp("experiments") / "tiny"
-    return root, run_experiment(tiny, jobs=1, root=root)
+    return root, run_cmdp(tiny, jobs=1, root=root)

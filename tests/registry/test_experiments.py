@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp.cases import cases
-from portfolio_sdpo.experiments.cmdp.runs import run_experiment
+from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs, run_cmdp
 from portfolio_sdpo.experiments.engine.folders import read_json
 from portfolio_sdpo.experiments.engine.grid import Run, Stage, run_grid
 from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
@@ -43,10 +42,10 @@ class Toy(Run):
     def details(self) -> dict[str, Any]:
         return {"steps": 5}
 
-    def found(self) -> dict[str, Any]:
+    def results(self) -> dict[str, Any]:
         return {"return": read_json(self.folder / "final.json")["return"]}
 
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return (self.folder / "final.json").exists()
 
 
@@ -95,14 +94,14 @@ def test_results_are_there_as_soon_as_they_are_known(registry, tmp_path):
 COMMAND = """
 import sys
 from pathlib import Path
-from portfolio_sdpo.experiments.cmdp.runs import run_experiment
+from portfolio_sdpo.experiments.cmdp.runs import run_cmdp
 from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.experiments import Booked
 
 experiment = CMDP_CVAR.with_changes(algorithms=("ppo",), seeds=(0, 1), iterations=40)
 with Registry.open(sys.argv[1]) as registry, Booked(registry, "cmdp") as observer:
-    run_experiment(experiment, root=Path(sys.argv[2]), observer=observer)
+    run_cmdp(experiment, root=Path(sys.argv[2]), observer=observer)
 """
 
 
@@ -116,23 +115,25 @@ def test_a_killed_command_leaves_entries_that_the_next_one_mends(registry, url, 
     assert entries(registry) == [("cmdp/ppo-11-0", "running", None)]
     assert not list(tmp_path.glob("*/final.json"))
     with Booked(registry, "cmdp") as observer:
-        outcomes = run_experiment(LONG, root=tmp_path, observer=observer)
+        outcomes = run_cmdp(LONG, root=tmp_path, observer=observer)
     assert [outcome.status for outcome in outcomes] == ["finished"] * 2
     assert entries(registry) == [
         ("cmdp/ppo-11-0", "failed", INTERRUPTED),
         ("cmdp/ppo-11-0", "done", None),
         ("cmdp/ppo-11-1", "done", None),
     ]
-    for case, run in zip(cases(LONG, tmp_path), reversed(registry.runs(kind="experiment", status="done")), strict=True):
-        assert run.metrics == case.found() and run.metrics["true_return"] > 0
+    for case, run in zip(
+        cmdp_runs(LONG, tmp_path), reversed(registry.runs(kind="experiment", status="done")), strict=True
+    ):
+        assert run.metrics == case.results() and run.metrics["true_return"] > 0
         assert run.settings["settings"]["iterations"] == 40
 
 
 def test_a_run_that_was_finished_and_not_told_is_told_by_the_next_command(registry, tmp_path):
     """Its command was killed between the run's last file and the registry."""
     make_toy(Toy(tmp_path, 1), None)
-    Booked(registry, "toys").begun(Toy(tmp_path, 1))
-    Booked(registry, "others").begun(Toy(tmp_path, 1))
+    Booked(registry, "toys").run_started(Toy(tmp_path, 1))
+    Booked(registry, "others").run_started(Toy(tmp_path, 1))
     assert book(registry, tmp_path, seeds=(1,)).trouble is None
     told, other = reversed(registry.runs(kind="experiment"))
     assert (told.status, told.outcome, told.reason, told.metrics) == ("done", "finished", UNTOLD, {"return": 0.5})
@@ -156,7 +157,7 @@ def test_a_registry_that_breaks_stops_no_run(registry, tmp_path, alter):
 
     observer = book(registry, tmp_path, breaks, seeds=(0, 1, 3))
     assert observer.trouble is not None and str(observer.trouble).endswith(".")
-    assert all(Toy(tmp_path, seed).done() for seed in (0, 1, 3))
+    assert all(Toy(tmp_path, seed).is_done() for seed in (0, 1, 3))
     alter("ALTER TABLE walks RENAME TO runs")
     # The next command tells what this one could not.
     book(registry, tmp_path, seeds=(0, 1, 3))

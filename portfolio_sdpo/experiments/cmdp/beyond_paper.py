@@ -13,7 +13,7 @@ Policy, clipped surrogate, running estimate and confidence are the same in the f
 
 from __future__ import annotations
 
-from portfolio_sdpo.experiments.cmdp.experiment import CmdpSettings, Experiment
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, CmdpSettings
 from portfolio_sdpo.risk import Constraint, CVaR, Expectation
 from portfolio_sdpo.rl.algorithms import (
     ActorSettings,
@@ -77,7 +77,7 @@ def _grid(sdpo: SdpoSettings, rate: float, start: float) -> dict[str, AnySetting
 
 
 BEYOND = (
-    Experiment(
+    CmdpExperiment(
         name="cmdp-variance-critics",
         title="Small noisy CMDP, variance of the return at most 26",
         question="Of SDPO's gain under a bound on variance, what does the barrier contribute, and what do the critics?",
@@ -90,7 +90,7 @@ BEYOND = (
         iterations=_ITERATIONS,
         episodes=20,
     ),
-    Experiment(
+    CmdpExperiment(
         name="cmdp-cvar-critics",
         title="Small, very noisy CMDP, 0.1-CVaR of the return at least -13",
         question="The same under a bound on CVaR, which the uniform policy keeps and the unconstrained optimum breaks.",
@@ -103,7 +103,7 @@ BEYOND = (
         iterations=_ITERATIONS,
         episodes=40,
     ),
-    Experiment(
+    CmdpExperiment(
         name="cmdp-cvar-objective",
         title="Small noisy CMDP, the highest 0.1-CVaR of the return with an expected cost of at most 12",
         question="Under a bound on another signal, does maximising CVaR give a better tail than maximising the mean?",

@@ -3,21 +3,14 @@
 The first two are the paper's (section 6, appendix A.1, table of hyperparameters for random CMDPs). Their bounds bite
 only while learning: the unconstrained optimum lies inside them. The two `-binding` ones have noisy rewards and bounds
 that the unconstrained optimum breaks, so that safety costs something to the end. The rest goes past the paper, see
-`beyond`.
+`beyond_paper`.
 """
 
 from __future__ import annotations
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.experiments.cmdp.beyond_paper import BEYOND
-from portfolio_sdpo.experiments.cmdp.experiment import (
-    REPORT_CMDP_SEEDS,
-    TUNING_CMDP_SEED,
-    USUAL_FRESH_EPISODES,
-    CmdpSettings,
-    Experiment,
-    SafeStart,
-)
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, CmdpSettings, SafeStart
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import (
     ActorSettings,
@@ -28,17 +21,6 @@ from portfolio_sdpo.rl.algorithms import (
     SdpoSettings,
 )
 from portfolio_sdpo.rl.critics import CriticSettings
-
-__all__ = [
-    "EXPERIMENTS",
-    "REPORT_CMDP_SEEDS",
-    "TUNING_CMDP_SEED",
-    "USUAL_FRESH_EPISODES",
-    "CmdpSettings",
-    "Experiment",
-    "SafeStart",
-    "find_experiment",
-]
 
 # The paper's table. What it leaves open (epochs, minibatches, targets) is as in `rl`.
 _PAPER_ACTOR = ActorSettings(hidden=(64, 64), learning_rate=1e-4)
@@ -112,7 +94,7 @@ _TABLE_PHASE_ONE = SdpoSettings(
 _PD_ACTOR = ActorSettings(hidden=(), learning_rate=5e-2)
 
 _ALL = (
-    Experiment(
+    CmdpExperiment(
         name="cmdp-cvar",
         title="Random CMDP, 0.1-CVaR of the return at least 51",
         question="How does SDPO compare with PD-CVaR under a bound on CVaR? (the paper's figure 1)",
@@ -123,7 +105,7 @@ _ALL = (
         episodes=_PAPER_EPISODES,
         safe_start=SafeStart(algorithm=_PAPER_START, iterations=200, episodes=100, bounds=(51.5,)),
     ),
-    Experiment(
+    CmdpExperiment(
         name="cmdp-variance",
         title="Random CMDP, variance of the return at most 2",
         question="How does SDPO compare with PD-VAR under a bound on variance? (the paper's figure 2)",
@@ -134,7 +116,7 @@ _ALL = (
         episodes=_PAPER_EPISODES,
         safe_start=SafeStart(algorithm=_PAPER_START, iterations=200, episodes=100, bounds=(1.8,)),
     ),
-    Experiment(
+    CmdpExperiment(
         name="cmdp-cvar-binding",
         title="Noisy random CMDP, 0.1-CVaR of the return at least 24",
         question="Does SDPO stay inside a CVaR bound that the unconstrained optimum breaks, and at what price?",
@@ -154,7 +136,7 @@ _ALL = (
         episodes=100,
         safe_start=SafeStart(algorithm=_TABLE_PHASE_ONE, iterations=1500, episodes=200, bounds=(25.0,)),
     ),
-    Experiment(
+    CmdpExperiment(
         name="cmdp-variance-binding",
         title="Noisy random CMDP, variance of the return at most 12",
         question="Does SDPO stay inside a variance bound that the unconstrained optimum breaks, and at what price?",
@@ -172,16 +154,16 @@ _ALL = (
         episodes=20,
     ),
 )
-EXPERIMENTS = {experiment.name: experiment for experiment in (*_ALL, *BEYOND)}
-"""Every experiment by its name."""
+CMDP_EXPERIMENTS = {experiment.name: experiment for experiment in (*_ALL, *BEYOND)}
+"""Every experiment on random CMDPs by its name."""
 
 
-def find_experiment(name: str) -> Experiment:
+def find_cmdp_experiment(name: str) -> CmdpExperiment:
     """The experiment of that name.
 
-    >>> find_experiment("cmdp-variance-binding").problem.constraints[0].name
+    >>> find_cmdp_experiment("cmdp-variance-binding").problem.constraints[0].name
     'variance of reward <= 12'
     """
-    if name not in EXPERIMENTS:
-        raise SettingsError(f"there is no experiment {name!r}; choose one of {', '.join(EXPERIMENTS)}.")
-    return EXPERIMENTS[name]
+    if name not in CMDP_EXPERIMENTS:
+        raise SettingsError(f"there is no experiment {name!r}; choose one of {', '.join(CMDP_EXPERIMENTS)}.")
+    return CMDP_EXPERIMENTS[name]

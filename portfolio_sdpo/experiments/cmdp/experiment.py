@@ -6,7 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from portfolio_sdpo.common.seeds import check_seeds
 from portfolio_sdpo.envs import Cmdp, random_cmdp
-from portfolio_sdpo.experiments.engine.choices import chosen
+from portfolio_sdpo.experiments.engine.selection import select_algorithms
 from portfolio_sdpo.risk.measures import Measure
 from portfolio_sdpo.rl.algorithms import AnySettings, Problem
 from portfolio_sdpo.settings import Settings
@@ -62,7 +62,7 @@ class SafeStart(Settings):
     """On which a policy is tried whose own few episodes look safe; the best of many noisy looks would mislead."""
 
 
-class Experiment(Settings):
+class CmdpExperiment(Settings):
     """One question, one problem, some algorithms, several seeds."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
@@ -129,13 +129,13 @@ class Experiment(Settings):
         seeds: tuple[int, ...] | None = None,
         cmdp_seeds: tuple[int, ...] | None = None,
         algorithms: tuple[str, ...] | None = None,
-    ) -> Experiment:
+    ) -> CmdpExperiment:
         """The same with another length, other seeds or only some of the algorithms."""
-        labels = chosen(self.name, self.algorithms, algorithms)
+        labels = select_algorithms(self.name, self.algorithms, algorithms)
         given = {"iterations": iterations, "seeds": seeds, "cmdp_seeds": cmdp_seeds}
         changes = {name: value for name, value in given.items() if value is not None}
         kept = {
             "algorithms": {label: self.algorithms[label] for label in labels},
             "objectives": {label: self.objectives[label] for label in labels if label in self.objectives},
         }
-        return Experiment(**{**dict(self), **kept, **changes})
+        return CmdpExperiment(**{**dict(self), **kept, **changes})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,72 +16,21 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp.cases import START, Case
-from portfolio_sdpo.experiments.cmdp.declared import Experiment
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.references import References, read_references
+from portfolio_sdpo.experiments.cmdp.runs import START
 from portfolio_sdpo.experiments.cmdp.summary import run_folders
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_json
+from portfolio_sdpo.experiments.labels import display_name
+from portfolio_sdpo.experiments.style import INK, STYLE, algorithm_colour, annotate_right, draw_bound, save_figure
 from portfolio_sdpo.risk import BadStateProbability, Constraint, CVaR, RiskMeasure, Variance
 from portfolio_sdpo.rl.algorithms.base import Metrics, Problem
 from portfolio_sdpo.rl.metrics import read_rows
 
 Array = NDArray[np.float64]
 
-# Okabe and Ito's colours, told apart with any kind of colour vision.
-COLOURS = {
-    "ppo": "#D55E00",
-    "sdpo": "#0072B2",
-    "pd-cvar": "#009E73",
-    "pd-var": "#009E73",
-    "ipo": "#CC79A7",
-    "cpo": "#009E73",
-    "pcpo": "#E69F00",
-    "sdpo-trajectory": "#56B4E9",
-    "pd-sdpo": "#009E73",
-    "pd-trajectory": "#CC79A7",
-    "sdpo-cvar": "#0072B2",
-    "sdpo-mean": "#56B4E9",
-}
-_SPARE = ("#E69F00", "#56B4E9", "#CC79A7", "#000000")
-NAMES = {
-    "ppo": "PPO",
-    "sdpo": "SDPO",
-    "pd-cvar": "PD-CVaR",
-    "pd-var": "PD-VAR",
-    "ipo": "IPO",
-    "cpo": "CPO",
-    "pcpo": "PCPO",
-    "sdpo-trajectory": "SDPO, no critics",
-    "pd-sdpo": "PD-SDPO",
-    "pd-trajectory": "PD-SDPO, no critics",
-    "sdpo-cvar": "SDPO for CVaR",
-    "sdpo-mean": "SDPO for the mean",
-}
-INK = "#333333"
 WINDOW = 20
 """Iterations over which a learner's own estimate is averaged for the eye."""
-STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.xmargin": 0.0,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.grid": True,
-    "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    "savefig.dpi": 200,
-    "svg.hashsalt": "portfolio-sdpo",
-    "svg.fonttype": "none",
-}
 
 
 @dataclass(frozen=True)
@@ -102,7 +51,9 @@ class Curves:
         return np.array([[float(row[name]) for row in log[:length]] for log in self.logs])
 
 
-def make_figures(experiment: Experiment, root: Path | None = None, only: Sequence[Case] | None = None) -> list[Path]:
+def make_cmdp_figures(
+    experiment: CmdpExperiment, root: Path | None = None, only: Collection[str] | None = None
+) -> list[Path]:
     """Draw all figures of an experiment from what its folder holds; returns the files, PNG and SVG."""
     root = root or experiment_folder(experiment.name)
     curves = _read(experiment, root, only)
@@ -111,7 +62,7 @@ def make_figures(experiment: Experiment, root: Path | None = None, only: Sequenc
     with rc_context(STYLE):
         learning = draw_learning(experiment, curves, known)
         boxes = draw_boxes(experiment, curves)
-        return [*save(learning, root / "learning"), *save(boxes, root / "evaluation")]
+        return [*save_figure(learning, root / "learning"), *save_figure(boxes, root / "evaluation")]
 
 
 def _running_mean(values: Array) -> Array:
@@ -122,7 +73,7 @@ def _running_mean(values: Array) -> Array:
     return np.asarray((total[last] - total[first]) / (last - first))
 
 
-def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Sequence[References]) -> Figure:
+def draw_learning(experiment: CmdpExperiment, curves: Sequence[Curves], known: Sequence[References]) -> Figure:
     """Return, then one panel for each constraint: its true risk, the learner's own estimate and the bound.
 
     An objective other than the expected return has a panel of its own, the first.
@@ -142,14 +93,16 @@ def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Seque
         for curve in curves:
             estimate = curve.column(f"risk_{index}")
             if estimate is not None:
-                axis.plot(_running_mean(estimate.mean(0)), color=colour_of(curve.label), linewidth=0.6, alpha=0.55)
+                axis.plot(
+                    _running_mean(estimate.mean(0)), color=algorithm_colour(curve.label), linewidth=0.6, alpha=0.55
+                )
         truth = [
             curve.column(*(f"{kind}_risk_{index}" for kind in ("exact", "integrated", "true"))) for curve in curves
         ]
         for curve, risk in zip(curves, truth, strict=True):
-            _band(axis, risk, colour_of(curve.label))
+            _band(axis, risk, algorithm_colour(curve.label))
         _bound(axis, constraint, [risk for risk in truth if risk is not None])
-    handles: list[Any] = [Line2D([], [], color=colour_of(curve.label), label=_name(curve)) for curve in curves]
+    handles: list[Any] = [Line2D([], [], color=algorithm_colour(curve.label), label=_name(curve)) for curve in curves]
     handles.append(Line2D([], [], color=INK, linewidth=0.6, alpha=0.6, label="learner's estimate (mean of 20)"))
     runs = max(len(curve.logs) for curve in curves)
     if runs > 1:
@@ -159,7 +112,7 @@ def draw_learning(experiment: Experiment, curves: Sequence[Curves], known: Seque
     return figure
 
 
-def _levels(experiment: Experiment, known: Sequence[References], what: str) -> dict[str, list[float]]:
+def _levels(experiment: CmdpExperiment, known: Sequence[References], what: str) -> dict[str, list[float]]:
     """Mean or value of the best policy within the bounds and, where that is the start, of the uniform one."""
     levels = {"optimum": [getattr(one.optimum, what) for one in known if one.optimum]}
     if experiment.safe_start is None:
@@ -172,12 +125,12 @@ def _reached(
 ) -> None:
     """What every algorithm reaches in the first of these columns that there is, and what there is to be reached."""
     for curve in curves:
-        _band(axis, curve.column(*columns), colour_of(curve.label))
+        _band(axis, curve.column(*columns), algorithm_colour(curve.label))
     for text, values in levels.items():
         _level(axis, values, text)
 
 
-def draw_boxes(experiment: Experiment, curves: Sequence[Curves]) -> Figure:
+def draw_boxes(experiment: CmdpExperiment, curves: Sequence[Curves]) -> Figure:
     """Returns of the final policies on fresh episodes (the appendix's figure), all runs of an algorithm together."""
     figure = Figure(figsize=(5.4, 0.9 + 0.55 * len(curves)), layout="constrained")
     axis = figure.subplots()
@@ -192,7 +145,7 @@ def draw_boxes(experiment: Experiment, curves: Sequence[Curves]) -> Figure:
         medianprops={"color": "white", "linewidth": 1.5},
     )
     for position, (curve, box) in enumerate(zip(shown, boxes["boxes"], strict=True)):
-        colour = colour_of(curve.label)
+        colour = algorithm_colour(curve.label)
         box.set(facecolor=colour, edgecolor=colour)
         boxes["fliers"][position].set(markerfacecolor=colour)
         for part in ("whiskers", "caps"):
@@ -221,7 +174,7 @@ def _marked_cvar(problem: Problem) -> CVaR | None:
     return None
 
 
-def _read(experiment: Experiment, root: Path, only: Sequence[Case] | None) -> list[Curves]:
+def _read(experiment: CmdpExperiment, root: Path, only: Collection[str] | None) -> list[Curves]:
     logs: dict[str, list[list[Metrics]]] = {}
     returns: dict[str, list[Array]] = {}
     for folder in run_folders(experiment, root, only):
@@ -252,22 +205,16 @@ def _level(axis: Axes, values: Sequence[float], text: str) -> None:
     if values:
         level = float(np.mean(values))
         axis.axhline(level, color=INK, linewidth=0.9, linestyle=":")
-        beside(axis, level, text)
+        annotate_right(axis, level, text)
 
 
 def _bound(axis: Axes, constraint: Constraint, risks: Sequence[Array]) -> None:
     """The bound as a dashed line; the panel shows it and the risks, whatever the estimates do."""
-    axis.axhline(constraint.bound, color=INK, linewidth=1.2, linestyle="--")
-    beside(axis, constraint.bound, f"{'≤' if constraint.sense == '<=' else '≥'} {constraint.bound:g}")
+    draw_bound(axis, constraint)
     low = min([constraint.bound, *(float(risk.mean(0).min()) for risk in risks)])
     high = max([constraint.bound, *(float(risk.mean(0).max()) for risk in risks)])
     room = 0.15 * (high - low)
     axis.set_ylim(low - room, high + room)
-
-
-def beside(axis: Axes, height: float, text: str) -> None:
-    """A word to the right of the panel, where no curve can cross it."""
-    axis.annotate(text, (1.0, height), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
 
 
 def _measure_name(measure: RiskMeasure, signal: str) -> str:
@@ -283,17 +230,4 @@ def _measure_name(measure: RiskMeasure, signal: str) -> str:
 
 
 def _name(curve: Curves) -> str:
-    return NAMES.get(curve.label, curve.label)
-
-
-def colour_of(label: str) -> str:
-    """An algorithm's, the same in every figure."""
-    return COLOURS.get(label) or _SPARE[sum(label.encode()) % len(_SPARE)]
-
-
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """As PNG and SVG; the same figure gives the same SVG."""
-    files = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
-    figure.savefig(files[0])
-    figure.savefig(files[1], metadata={"Date": None})
-    return files
+    return display_name(curve.label)

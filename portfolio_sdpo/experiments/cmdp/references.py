@@ -1,7 +1,9 @@
-"""What a run is measured against: the uniform policy, the best one within the bounds, the best one without any."""
+"""What runs are compared with: the uniform policy, the best policy within the bounds, and the best without any."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,7 @@ from portfolio_sdpo.envs.exact import (
     uniform_policy,
 )
 from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
-from portfolio_sdpo.experiments.cmdp.cases import digest
-from portfolio_sdpo.experiments.cmdp.declared import Experiment
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.probe import Array, exact_figures, sampled_figures, sharp_kind, sharp_objective
 from portfolio_sdpo.experiments.engine.folders import read_json, write_json
 from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, Variance
@@ -66,15 +67,15 @@ class References:
         return (reached - self.uniform.value) / (self.optimum.value - self.uniform.value)
 
 
-def make_references(experiment: Experiment, cmdp_seed: int, root: Path) -> None:
-    """Compute them, which takes a while, and keep them in the experiment's folder."""
+def make_references(experiment: CmdpExperiment, cmdp_seed: int, root: Path) -> None:
+    """Compute the references of one CMDP, which takes a while, and write them to the experiment's folder."""
     cmdp = experiment.cmdp.draw(cmdp_seed)
-    found = compute(cmdp, experiment.problem)
-    write_json(_path(root, cmdp_seed), {"fingerprint": _fingerprint(cmdp, experiment.problem), **asdict(found)})
+    references = compute_references(cmdp, experiment.problem)
+    write_json(_path(root, cmdp_seed), {"fingerprint": _fingerprint(cmdp, experiment.problem), **asdict(references)})
 
 
-def has_references(experiment: Experiment, cmdp_seed: int, root: Path) -> bool:
-    """Whether the folder holds those of exactly this problem."""
+def has_references(experiment: CmdpExperiment, cmdp_seed: int, root: Path) -> bool:
+    """Whether the folder holds the references of exactly this problem."""
     path = _path(root, cmdp_seed)
     if not path.exists():
         return False
@@ -83,14 +84,14 @@ def has_references(experiment: Experiment, cmdp_seed: int, root: Path) -> bool:
 
 
 def read_references(root: Path) -> dict[int, References]:
-    """Those that are there, by CMDP seed."""
+    """The references in the folder, by CMDP seed."""
     return {
         int(path.stem.removeprefix("references-")): _from_json(read_json(path))
         for path in sorted(root.glob("references-*.json"))
     }
 
 
-def compute(cmdp: Cmdp, problem: Problem) -> References:
+def compute_references(cmdp: Cmdp, problem: Problem) -> References:
     """By dynamic programming; see `envs.exact` for what is exact and what is a bracket."""
     table, upper_bound = _solve(cmdp, problem)
     uniform = np.broadcast_to(uniform_policy(cmdp), (cmdp.horizon, cmdp.states, cmdp.actions))
@@ -161,3 +162,11 @@ def _from_json(record: dict[str, Any]) -> References:
     uniform, unconstrained = reference("uniform"), reference("unconstrained")
     assert uniform is not None and unconstrained is not None
     return References(uniform, unconstrained, reference("optimum"), record["upper_bound"])
+
+
+def digest(cmdp: Cmdp) -> str:
+    """A short hash of a CMDP: of its tables, the names of its costs and its horizon."""
+    content = hashlib.sha256(json.dumps([cmdp.horizon, *cmdp.costs]).encode())
+    for table in (cmdp.successors, cmdp.probabilities, cmdp.reward, cmdp.noise, cmdp.initial, *cmdp.costs.values()):
+        content.update(np.ascontiguousarray(table).tobytes())
+    return content.hexdigest()[:16]

@@ -7,44 +7,23 @@ episodes or by dynamic programming (see `probe`). Iterations of phase I do not c
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp.cases import START, Case
-from portfolio_sdpo.experiments.cmdp.declared import Experiment
+from portfolio_sdpo.experiments.aggregates import Spread
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.probe import sharp_kind, sharp_objective
 from portfolio_sdpo.experiments.cmdp.references import References, read_references
-from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_json, write_json
-from portfolio_sdpo.experiments.paper.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
+from portfolio_sdpo.experiments.cmdp.runs import START
+from portfolio_sdpo.experiments.engine.folders import experiment_folder, find_run_folders, read_json, write_json
+from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.metrics import read_config, read_rows
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Over runs."""
-
-    mean: float
-    sd: float | None
-    """sample standard deviation; None for a single run"""
-
-    @classmethod
-    def of(cls, values: Iterable[float | None]) -> Spread | None:
-        """None if there is nothing to average.
-
-        >>> Spread.of([1.0, 3.0])
-        Spread(mean=2.0, sd=1.4142135623730951)
-        """
-        given = [value for value in values if value is not None]
-        if not given:
-            return None
-        return cls(statistics.fmean(given), statistics.stdev(given) if len(given) > 1 else None)
 
 
 @dataclass(frozen=True)
@@ -101,7 +80,7 @@ class AlgorithmSummary:
 
 
 @dataclass(frozen=True)
-class Summary:
+class CmdpSummary:
     """An experiment's results, as far as they are there."""
 
     experiment: str
@@ -124,8 +103,10 @@ class Summary:
         return asdict(self)
 
 
-def summarise(experiment: Experiment, root: Path | None = None, only: Sequence[Case] | None = None) -> Summary:
-    """What the experiment's folder holds (or of it `only` these runs), also written to its `summary.json`."""
+def summarise_cmdp(
+    experiment: CmdpExperiment, root: Path | None = None, only: Collection[str] | None = None
+) -> CmdpSummary:
+    """What the experiment's folder holds (or of it `only` the runs of these names), also written to `summary.json`."""
     root = root or experiment_folder(experiment.name)
     found = run_folders(experiment, root, only)
     known = read_references(root)
@@ -139,7 +120,7 @@ def summarise(experiment: Experiment, root: Path | None = None, only: Sequence[C
             runs.append(_run(experiment, folder, known))
     runs.sort(key=lambda run: (run.seed, run.cmdp_seed))
     labels = [*experiment.algorithms, *sorted({run.label for run in runs} - set(experiment.algorithms))]
-    summary = Summary(
+    summary = CmdpSummary(
         experiment=experiment.name,
         title=experiment.title,
         constraints=tuple(constraint.name for constraint in experiment.problem.constraints),
@@ -156,7 +137,9 @@ def summarise(experiment: Experiment, root: Path | None = None, only: Sequence[C
     return summary
 
 
-def cmdp_evidence(experiment: Experiment, root: Path | None = None, only: Sequence[Case] | None = None) -> Evidence:
+def cmdp_evidence(
+    experiment: CmdpExperiment, root: Path | None = None, only: Collection[str] | None = None
+) -> Evidence:
     """What the finished runs say: every iteration's policy at its exact return and its sharpest known risk.
 
     Returns are shares of what the optimum gains over the uniform policy, so that CMDPs compare, or plain returns where
@@ -221,17 +204,11 @@ def _reached(figures: Mapping[str, Any]) -> float:
     return float(figures["exact_return"]) if objective is None else objective
 
 
-def run_folders(experiment: Experiment, root: Path, only: Sequence[Case] | None = None) -> list[Path]:
+def run_folders(experiment: CmdpExperiment, root: Path, only: Collection[str] | None = None) -> list[Path]:
     """Folders of runs, finished or not, with those of their feasible starts; a `RunError` if there are none."""
-    found = sorted({path.parent for kind in ("config", "failure") for path in root.glob(f"*-*-*/{kind}.json")})
-    if only is not None:
-        wanted = {name for case in only for name in (case.name, case.start.name if case.start else "")}
-        found = [folder for folder in found if folder.name in wanted]
-    if not found:
-        raise RunError(
-            f"{root} holds no such runs yet: start them with `portfolio-sdpo experiment run {experiment.name}`."
-        )
-    return found
+    if only is not None and experiment.safe_start is not None:
+        only = {*only, *(f"{START}-{'-'.join(name.rsplit('-', 2)[1:])}" for name in only)}
+    return find_run_folders(root, "*-*-*", experiment.name, only)
 
 
 def summarise_risk(constraint: Constraint, index: int, rows: Sequence[Metrics], final: Metrics) -> RunRisk:
@@ -260,7 +237,7 @@ def summarise_risk(constraint: Constraint, index: int, rows: Sequence[Metrics], 
     )
 
 
-def _run(experiment: Experiment, folder: Path, known: dict[int, References]) -> RunSummary:
+def _run(experiment: CmdpExperiment, folder: Path, known: dict[int, References]) -> RunSummary:
     rows = read_rows(folder / "metrics.parquet")
     record = read_json(folder / "final.json")
     final = record["figures"]
@@ -285,7 +262,7 @@ def _run(experiment: Experiment, folder: Path, known: dict[int, References]) -> 
     )
 
 
-def _outdated(experiment: Experiment, folder: Path) -> bool:
+def _outdated(experiment: CmdpExperiment, folder: Path) -> bool:
     label = folder.name.rsplit("-", 2)[0]
     if label not in experiment.algorithms or not (folder / "config.json").exists():
         return False

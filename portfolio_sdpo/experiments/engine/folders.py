@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def write_content(path: Path, content: bytes) -> None:
         write_atomically(path, content)
     except OSError as error:
         raise RunError(
-            f"cannot write {path} ({error.strerror}): make room and run again, it goes on from here."
+            f"cannot write {path} ({error.strerror}): make room and run the same command again, which resumes here."
         ) from None
 
 
@@ -37,3 +38,21 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read ({error}): delete its folder and run the experiment again.") from None
+
+
+def find_run_folders(root: Path, pattern: str, experiment: str, only: Collection[str] | None = None) -> list[Path]:
+    """Folders of runs, finished or not, whose names match a pattern; a `RunError` if there are none.
+
+    only: names of the folders that are wanted, None for all.
+    """
+    folders = sorted({path.parent for kind in ("config", "failure") for path in root.glob(f"{pattern}/{kind}.json")})
+    if only is not None:
+        folders = [folder for folder in folders if folder.name in only]
+    if not folders:
+        raise missing_runs(root, experiment)
+    return folders
+
+
+def missing_runs(root: Path, experiment: str) -> RunError:
+    """The error that says that a folder has none of the runs that were asked for."""
+    return RunError(f"{root} holds no such runs yet: start them with `portfolio-sdpo experiment run {experiment}`.")

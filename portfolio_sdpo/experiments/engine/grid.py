@@ -22,7 +22,14 @@ import joblib
 
 from portfolio_sdpo.errors import PortfolioSdpoError, RunError
 from portfolio_sdpo.experiments.engine.folders import write_json
-from portfolio_sdpo.experiments.engine.parallel import GivenUpError, Local, LostWorkerError, Parallel, Workers, alone
+from portfolio_sdpo.experiments.engine.parallel import (
+    GridCancelledError,
+    Local,
+    LostWorkerError,
+    Parallel,
+    Workers,
+    hold_lock,
+)
 from portfolio_sdpo.rl import TrainSettings, metrics
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.progress import Board, LineFile
@@ -37,7 +44,7 @@ class Outcome:
     run: str
     status: Literal["finished", "skipped", "failed"]
     message: str = ""
-    found: Mapping[str, Any] = field(default_factory=dict)
+    results: Mapping[str, Any] = field(default_factory=dict)
     """Figures of a run that was finished now; of others they are in their folders."""
 
 
@@ -66,24 +73,19 @@ class Run(ABC):
         """What tells it from the other runs of its experiment, for its records."""
 
     @abstractmethod
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether exactly this run is in the folder and complete; a `RunError` if another one is."""
 
     @property
-    def before(self) -> Run | None:
-        """A run without which this one cannot begin."""
-        return None
-
-    @property
-    def needs(self) -> Sequence[Run]:
-        """All runs without which this one cannot begin."""
-        return () if self.before is None else (self.before,)
+    def prerequisites(self) -> Sequence[Run]:
+        """Runs that have to be done before this one can start."""
+        return ()
 
     def details(self) -> dict[str, Any]:
         """What it is made with, for records elsewhere."""
         return {}
 
-    def found(self) -> dict[str, Any]:
+    def results(self) -> dict[str, Any]:
         """What came of it, of a run that is done, as far as its folder says it in figures."""
         return {}
 
@@ -91,7 +93,7 @@ class Run(ABC):
     def folder(self) -> Path:
         return self.root / self.name
 
-    def begun(self, settings: TrainSettings) -> bool:
+    def has_started(self, settings: TrainSettings) -> bool:
         """Whether the folder holds a run with these settings; a `RunError` if one with others."""
         config = self.folder / "config.json"
         if not config.exists():
@@ -123,13 +125,13 @@ class Run(ABC):
 class Observer:
     """Is told of every run as it begins and ends, from any thread but never from two at once."""
 
-    def begun(self, run: Run) -> None:
+    def run_started(self, run: Run) -> None:
         """A worker is at it now."""
 
-    def ended(self, run: Run, outcome: Outcome) -> None:
+    def run_ended(self, run: Run, outcome: Outcome) -> None:
         """It is finished, or failed; what fails before it could begin is only told here."""
 
-    def skipped(self, run: Run) -> None:
+    def run_skipped(self, run: Run) -> None:
         """It was done before."""
 
 
@@ -145,10 +147,10 @@ class Stage:
     """Runs that do not need each other, and what is to be done after them, while the last ones are under way."""
 
     runs: Sequence[Run]
-    further: Sequence[Task] = ()
+    tasks: Sequence[Task] = ()
 
 
-class Means(TypedDict, total=False):
+class GridOptions(TypedDict, total=False):
     """By what means a grid is made, which does not change the results: the options of `run_grid`."""
 
     jobs: int | None
@@ -164,51 +166,51 @@ class Means(TypedDict, total=False):
 
 
 def run_grid(
-    stages: Sequence[Stage], make: Make, board: Board, root: Path, cores: int = 1, **means: Unpack[Means]
+    stages: Sequence[Stage], make: Make, board: Board, root: Path, cores: int = 1, **options: Unpack[GridOptions]
 ) -> list[Outcome]:
     """Make what is not done yet, one stage after the other; outcomes in the order of the runs.
 
     board: shows the runs while they run. root: the experiment's folder. cores: that a run keeps busy.
     """
-    parallel, observer = means.get("parallel", Local()), means.get("observer", Observer())
-    jobs, retries = means.get("jobs", 1), means.get("retries", 2)
+    parallel, observer = options.get("parallel", Local()), options.get("observer", Observer())
+    jobs, retries = options.get("jobs", 1), options.get("retries", 2)
     board.runs = sum(len(stage.runs) for stage in stages)
     order = {run.name: place for place, run in enumerate(run for stage in stages for run in stage.runs)}
-    most = max((len(stage.runs) + len(stage.further) for stage in stages), default=1)
+    most = max((len(stage.runs) + len(stage.tasks) for stage in stages), default=1)
     outcomes: list[Outcome] = []
     with ExitStack() as stack:
         workers: Workers | None = None
         for stage in stages:
-            pending, known = _sort_out(stage.runs, outcomes, means.get("restart", False))
+            pending, known = _split_runs(stage.runs, outcomes, options.get("restart", False))
             for run, outcome in known:
                 board.end(run.name, outcome.status, outcome.message)
                 if outcome.status == "failed":
-                    observer.ended(run, outcome)
+                    observer.run_ended(run, outcome)
                 else:
-                    observer.skipped(run)
-            if workers is None and (pending or stage.further):
+                    observer.run_skipped(run)
+            if workers is None and (pending or stage.tasks):
                 # Not before there is something to do: a cluster may be far away.
-                workers = stack.enter_context(parallel.opened(root, jobs and max(1, min(jobs, most)), cores))
+                workers = stack.enter_context(parallel.open(root, jobs and max(1, min(jobs, most)), cores))
             outcomes += [outcome for _, outcome in known]
             if workers is not None:
-                outcomes += _Desk(make, board, observer, workers, retries).make_all(pending, stage.further)
+                outcomes += _Dispatcher(make, board, observer, workers, retries).make_all(pending, stage.tasks)
     return sorted(outcomes, key=lambda outcome: order[outcome.run])
 
 
-def _sort_out(
-    runs: Sequence[Run], before: Sequence[Outcome], restart: bool
+def _split_runs(
+    runs: Sequence[Run], earlier: Sequence[Outcome], restart: bool
 ) -> tuple[list[Run], list[tuple[Run, Outcome]]]:
     """Runs that are to be made, and what is known of the others already."""
-    fallen = {outcome.run: outcome.message for outcome in before if outcome.status == "failed"}
+    failed = {outcome.run: outcome.message for outcome in earlier if outcome.status == "failed"}
     pending: list[Run] = []
     known: list[tuple[Run, Outcome]] = []
     for run in runs:
-        lacking = next((each.name for each in run.needs if each.name in fallen), None)
-        if lacking is not None:
-            known.append((run, Outcome(run.name, "failed", f"{lacking}: {fallen[lacking]}")))
+        missing = next((each.name for each in run.prerequisites if each.name in failed), None)
+        if missing is not None:
+            known.append((run, Outcome(run.name, "failed", f"{missing}: {failed[missing]}")))
             continue
         try:
-            done = run.done()
+            done = run.is_done()
         except RunError as error:
             if not restart:
                 known.append((run, Outcome(run.name, "failed", str(error))))
@@ -222,7 +224,7 @@ def _sort_out(
     return pending, known
 
 
-class _Desk:
+class _Dispatcher:
     """Where the runs of a stage are given out and their outcomes come in: a thread waits for every worker."""
 
     def __init__(self, make: Make, board: Board, observer: Observer, workers: Workers, retries: int) -> None:
@@ -230,12 +232,12 @@ class _Desk:
         self._retries = retries
         self._lock = threading.Lock()
 
-    def make_all(self, pending: Sequence[Run], further: Sequence[Task]) -> list[Outcome]:
-        lines = {run.name: LineFile(self._workers.notes / f"{run.name}.json") for run in pending}
+    def make_all(self, pending: Sequence[Run], tasks: Sequence[Task]) -> list[Outcome]:
+        lines = {run.name: LineFile(self._workers.folder / f"{run.name}.json") for run in pending}
         for name, line in lines.items():
             self._board.follow(name, line)
         calls = [joblib.delayed(self._run)(run, lines[run.name]) for run in pending]
-        calls += [joblib.delayed(self._do)(task) for task in further]
+        calls += [joblib.delayed(self._do)(task) for task in tasks]
         with joblib.parallel_config("threading", n_jobs=max(1, min(self._workers.jobs, len(calls)))):
             found = joblib.Parallel(batch_size=1, pre_dispatch="n_jobs", return_as="generator_unordered")(calls)
             results = list(found)
@@ -248,40 +250,40 @@ class _Desk:
         """A run from beginning to end, whatever becomes of its workers."""
         with self._lock:
             self._board.begin(run.name)
-            self._observer.begun(run)
+            self._observer.run_started(run)
         locks = self._workers.locks
         lock = locks / f"{run.name}.lock" if locks else None
         try:
-            outcome: Outcome = self._patiently(partial(_make, run, self._make, line, lock), run.name)
+            outcome: Outcome = self._retry(partial(_make, run, self._make, line, lock), run.name)
         except LostWorkerError as error:
             run.record_failure(error)
             outcome = Outcome(run.name, "failed", str(error))
         with self._lock:
             self._board.end(run.name, outcome.status, outcome.message)
-            self._observer.ended(run, outcome)
+            self._observer.run_ended(run, outcome)
         return outcome
 
     def _do(self, task: Task) -> PortfolioSdpoError | None:
         """Something else; its error must not cut short the runs that are under way."""
         try:
-            self._patiently(task, "what runs are measured against")
-        except GivenUpError:
+            self._retry(task, "what runs are measured against")
+        except GridCancelledError:
             raise
         except PortfolioSdpoError as error:
             return error
         return None
 
-    def _patiently(self, call: Callable[[], Any], name: str) -> Any:
+    def _retry(self, call: Callable[[], Any], name: str) -> Any:
         """What the call returns; made again if its worker dies, but not for ever."""
         times = self._retries + 1
         for attempt in range(1, times):
             try:
-                return self._workers.carry_out(call)
+                return self._workers.execute(call)
             except LostWorkerError as error:
                 with self._lock:
                     self._board.again(name, f"{error}, retry {attempt} of {self._retries}")
         try:
-            return self._workers.carry_out(call)
+            return self._workers.execute(call)
         except LostWorkerError as error:
             often = "once" if times == 1 else f"{times} times"
             raise LostWorkerError(
@@ -297,11 +299,11 @@ def _make(run: Run, make: Make, line: LineFile, lock: Path | None) -> Outcome:
 
     with ExitStack() as stack:
         if lock is not None:
-            stack.enter_context(alone(lock))
+            stack.enter_context(hold_lock(lock))
         line.begin(run.total)
         stack.enter_context(single_thread())
         try:
-            return Outcome(run.name, "finished", found=make(run, watch) or {})
+            return Outcome(run.name, "finished", results=make(run, watch) or {})
         except LostWorkerError:
             raise
         except PortfolioSdpoError as error:

@@ -46,7 +46,7 @@ class LostWorkerError(RunError):
     """A worker died, and it is not the doing of what it was at."""
 
 
-class GivenUpError(RunError):
+class GridCancelledError(RunError):
     """The grid ends before the run does."""
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class Workers(ABC):
 
     jobs: int
     """How many work at a time."""
-    notes: Path
+    folder: Path
     """A folder that all of them see."""
     locks: Path | None = None
     """A folder for locks, if a worker that was given up may still be at its run for a while."""
 
     @abstractmethod
-    def carry_out(self, call: Callable[[], T]) -> T:
+    def execute(self, call: Callable[[], T]) -> T:
         """What the call returns, made by a worker; a `LostWorkerError` if that died. Threads may call it at once."""
 
 
@@ -72,7 +72,7 @@ class Parallel(ABC):
     """A kind of workers."""
 
     @abstractmethod
-    def opened(self, root: Path, jobs: int | None, cores: int) -> Any:
+    def open(self, root: Path, jobs: int | None, cores: int) -> Any:
         """A context with `Workers` for runs in this folder, each on so many cores; as many as there is room for."""
 
 
@@ -81,13 +81,13 @@ class Local(Parallel):
     """Processes of this machine, or this one if there is only one job."""
 
     @contextmanager
-    def opened(self, root: Path, jobs: int | None = None, cores: int = 1) -> Iterator[Workers]:
+    def open(self, root: Path, jobs: int | None = None, cores: int = 1) -> Iterator[Workers]:
         jobs = max(1, cpu_count() // cores) if jobs is None else jobs
-        with tempfile.TemporaryDirectory() as notes:
+        with tempfile.TemporaryDirectory() as folder:
             if jobs == 1:
-                yield _Here(Path(notes))
+                yield _InProcess(Path(folder))
                 return
-            processes = _Processes(jobs, Path(notes))
+            processes = _Processes(jobs, Path(folder))
             try:
                 yield processes
             finally:
@@ -95,13 +95,13 @@ class Local(Parallel):
 
 
 @dataclass
-class _Here(Workers):
+class _InProcess(Workers):
     """This process."""
 
-    notes: Path
+    folder: Path
     jobs: int = 1
 
-    def carry_out(self, call: Callable[[], T]) -> T:
+    def execute(self, call: Callable[[], T]) -> T:
         return call()
 
 
@@ -110,25 +110,25 @@ class _Processes(Workers):
     """Executors of one process each, which serve one run after the other."""
 
     jobs: int
-    notes: Path
+    folder: Path
     _idle: list[ProcessPoolExecutor] = field(default_factory=list)
     _all: list[ProcessPoolExecutor] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
 
-    def carry_out(self, call: Callable[[], T]) -> T:
+    def execute(self, call: Callable[[], T]) -> T:
         executor = self._take()
         try:
             result: T = executor.submit(call).result()
         except BrokenProcessPool:
             executor.shutdown(wait=False, kill_workers=True)
             if self._closed:
-                raise GivenUpError from None
+                raise GridCancelledError from None
             raise LostWorkerError("its worker process was killed, perhaps for lack of memory") from None
         except BaseException:
             self._idle.append(executor)
             if self._closed:
-                raise GivenUpError from None
+                raise GridCancelledError from None
             raise
         self._idle.append(executor)
         return result
@@ -136,9 +136,9 @@ class _Processes(Workers):
     def _take(self) -> ProcessPoolExecutor:
         with self._lock:
             if self._closed:
-                raise GivenUpError
+                raise GridCancelledError
             if not self._idle:
-                watch = partial(end_with, os.getpid())
+                watch = partial(exit_with_parent, os.getpid())
                 self._all.append(ProcessPoolExecutor(max_workers=1, env=SINGLE, initializer=watch))
                 return self._all[-1]
             return self._idle.pop()
@@ -151,7 +151,7 @@ class _Processes(Workers):
             executor.shutdown(wait=True, kill_workers=True)
 
 
-def end_with(parent: int) -> None:
+def exit_with_parent(parent: int) -> None:
     """End this process as soon as its parent is gone: a run must not have two workers when it is made again."""
 
     def watch() -> None:
@@ -163,7 +163,7 @@ def end_with(parent: int) -> None:
 
 
 @contextmanager
-def shared_notes(root: Path) -> Iterator[Path]:
+def shared_folder(root: Path) -> Iterator[Path]:
     """A folder of the grid's own below `UNDER_WAY`, where all grids have their locks, for as long as the block runs."""
     folder = root / UNDER_WAY / secrets.token_hex(8)
     try:
@@ -177,18 +177,18 @@ def shared_notes(root: Path) -> Iterator[Path]:
         with suppress(OSError):
             for path in folder.parent.glob("*.lock"):
                 with path.open("ab") as file:
-                    if _locked(file):  # nobody's any more
+                    if _acquire(file):  # nobody's any more
                         path.unlink(missing_ok=True)
             folder.parent.rmdir()  # unless another grid is in it
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Hold the lock of this file, which dies with its process; wait for whoever has it, but not for ever."""
     deadline = time.monotonic() + PATIENCE
     while True:
         with path.open("ab") as file:
-            if _locked(file) and _there(file, path):
+            if _acquire(file) and _is_same_file(file, path):
                 yield
                 return
         if time.monotonic() > deadline:
@@ -196,14 +196,14 @@ def alone(path: Path) -> Iterator[None]:
         time.sleep(0.1)
 
 
-def _locked(file: IO[bytes]) -> bool:
+def _acquire(file: IO[bytes]) -> bool:
     try:
         return try_lock(file)
     except OSError:  # a file system without locks
         return True
 
 
-def _there(file: IO[bytes], path: Path) -> bool:
+def _is_same_file(file: IO[bytes], path: Path) -> bool:
     """Whether the path still leads to the file, and nobody removed it meanwhile."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())

@@ -23,12 +23,12 @@ from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.parallel import (
     PATIENCE,
     SINGLE,
-    GivenUpError,
+    GridCancelledError,
     LostWorkerError,
     Parallel,
     T,
     Workers,
-    shared_notes,
+    shared_folder,
 )
 
 
@@ -39,18 +39,18 @@ class Ray(Parallel):
     address: str = "auto"
 
     @contextmanager
-    def opened(self, root: Path, jobs: int | None = None, cores: int = 1) -> Iterator[Workers]:
+    def open(self, root: Path, jobs: int | None = None, cores: int = 1) -> Iterator[Workers]:
         ray = _ray()
         ours = not ray.is_initialized()
         if ours:
             _connect(ray, self.address)
         try:
-            with shared_notes(root.resolve()) as notes:
-                seal = notes / "seal"
-                seal.write_text(notes.name)
+            with shared_folder(root.resolve()) as folder:
+                seal = folder / "seal"
+                seal.write_text(folder.name)
                 check_nodes(ray, seal)
                 room = max(1, int(ray.cluster_resources().get("CPU", 1)) // cores)
-                tasks = _Tasks(ray, room if jobs is None else jobs, notes, cores, seal)
+                tasks = _Tasks(ray, room if jobs is None else jobs, folder, cores, seal)
                 try:
                     yield tasks
                 finally:
@@ -83,7 +83,7 @@ def check_nodes(ray: Any, seal: Path) -> None:
     asked = {}
     for node in ray.nodes():
         if node["Alive"] and node["Resources"].get("CPU"):
-            task = ray.remote(num_cpus=0, max_retries=0)(look)
+            task = ray.remote(num_cpus=0, max_retries=0)(read_seal)
             # Not the environment of runs, which would start one more process.
             task = task.options(scheduling_strategy=strategy(node["NodeID"], soft=False))
             asked[task.remote(seal)] = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
@@ -110,7 +110,7 @@ def check_nodes(ray: Any, seal: Path) -> None:
             )
 
 
-def look(seal: Path) -> tuple[str | None, str]:
+def read_seal(seal: Path) -> tuple[str | None, str]:
     """What a node reads in the file, if it can, and its version of this package."""
     content = None
     with suppress(OSError):
@@ -124,7 +124,7 @@ class _Tasks(Workers):
 
     ray: Any
     jobs: int
-    notes: Path
+    folder: Path
     cores: int
     seal: Path
     _under_way: set[Any] = field(default_factory=set)
@@ -133,15 +133,15 @@ class _Tasks(Workers):
 
     def __post_init__(self) -> None:
         # Variables of this process do not reach the nodes. Ray's own retries have no limit where memory ran out.
-        self.locks = self.notes.parent
+        self.locks = self.folder.parent
         environment = {"env_vars": {**SINGLE, "PORTFOLIO_SDPO_HOME": str(data_directory().resolve())}}
-        self._task = self.ray.remote(num_cpus=self.cores, max_retries=0, runtime_env=environment)(_guarded)
+        self._task = self.ray.remote(num_cpus=self.cores, max_retries=0, runtime_env=environment)(_call_checked)
 
-    def carry_out(self, call: Callable[[], T]) -> T:
+    def execute(self, call: Callable[[], T]) -> T:
         errors = self.ray.exceptions
         with self._lock:
             if self._closed:
-                raise GivenUpError
+                raise GridCancelledError
             answer = self._task.remote(call, self.seal, portfolio_sdpo.__version__)
             self._under_way.add(answer)
         try:
@@ -150,8 +150,8 @@ class _Tasks(Workers):
             raise error.cause from None
         except errors.RayError as error:
             if self._closed:
-                raise GivenUpError from None
-            raise LostWorkerError(f"its worker was lost ({_in_short(error)})") from None
+                raise GridCancelledError from None
+            raise LostWorkerError(f"its worker was lost ({_summarise_error(error)})") from None
         finally:
             with self._lock:
                 self._under_way.discard(answer)
@@ -165,9 +165,9 @@ class _Tasks(Workers):
                 self.ray.cancel(answer, force=True)
 
 
-def _guarded(call: Callable[[], T], seal: Path, version: str) -> T:
+def _call_checked(call: Callable[[], T], seal: Path, version: str) -> T:
     """The call, on a node that sees the experiment's folder and has the same version; it may have joined later."""
-    content, ours = look(seal)
+    content, ours = read_seal(seal)
     if content != seal.parent.name:
         raise LostWorkerError(f"node {socket.gethostname()} does not see {_folder(seal)}")
     if ours != version:
@@ -180,7 +180,7 @@ def _folder(seal: Path) -> Path:
     return seal.parents[2]
 
 
-def _in_short(error: Exception) -> str:
+def _summarise_error(error: Exception) -> str:
     """What Ray says in many lines."""
     words = {
         "OutOfMemoryError": "its node ran out of memory",

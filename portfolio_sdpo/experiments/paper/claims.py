@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portfolio_sdpo.experiments.paper.evidence import SCORE, SPEED
+from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.paper.claims import QUESTIONS
-from portfolio_sdpo.experiments.paper.evidence import Evidence, LabelStatistics, SeedStatistics
+from portfolio_sdpo.experiments.paper.plan import Scale
 from portfolio_sdpo.experiments.paper.reproduce import QuestionResult, StudyResult
-from portfolio_sdpo.experiments.paper.seeds import Comparison, Estimate, Violations
-from portfolio_sdpo.experiments.paper.verdicts import RULES, Finding, name_of
-from portfolio_sdpo.experiments.studies import Scale
+from portfolio_sdpo.experiments.paper.verdicts import RULES, Finding
+from portfolio_sdpo.experiments.statistics.evidence import Evidence, LabelStatistics, SeedStatistics
+from portfolio_sdpo.experiments.statistics.seeds import Comparison, Estimate, Violations
 from portfolio_sdpo.report.page import document
 from portfolio_sdpo.report.sections import NONE, Format, number, percent, span, table
 
@@ -150,9 +151,9 @@ def _study(result: StudyResult, answer: QuestionResult) -> str:
             f"<p class='bad'>{_foreign(result.foreign)} of another version of portfolio_sdpo: not counted here. "
             "--restart replaces what is in the way.</p>"
         )
-    if result.finished < study.wanted:
+    if result.finished < study.planned_runs:
         lines.append(
-            f"<p class='bad'>{result.finished} of {study.wanted} runs are finished; the rest is not shown.</p>"
+            f"<p class='bad'>{result.finished} of {study.planned_runs} runs are finished; the rest is not shown.</p>"
         )
     if result.evidence is None or result.statistics is None:
         return _section(study.experiment.title, "".join(lines), head)
@@ -176,13 +177,13 @@ def _sizes(result: StudyResult, answer: QuestionResult) -> str:
 
 
 def _statistics(found: SeedStatistics, evidence: Evidence) -> str:
-    written: Format = percent if evidence.to_optimum else (lambda value: number(value, 3))
+    form: Format = percent if evidence.to_optimum else (lambda value: number(value, 3))
     several = len(evidence.constraints) > 1
     headings = ["Policy", "Runs", "Score, IQM", *(["Gap to the optimum"] if evidence.to_optimum else [])]
     for name in evidence.constraints:
         which = f" “{escape(name)}”" if several else ""
         headings += [f"Beyond{which}, median of runs", "Mean share", "Worst run", "Depth where beyond, mean", "Deepest"]
-    rows = [_statistics_row(label, each, evidence, written) for label, each in found.labels.items()]
+    rows = [_statistics_row(label, each, evidence, form) for label, each in found.labels.items()]
     beyond = "" if several else f" Beyond: share of a run’s iterations beyond “{escape(evidence.constraints[0])}”."
     caption = (
         f"Score: {escape(found.score)}; IQM is the interquartile mean.{beyond} Small print: intervals, and quartiles "
@@ -191,16 +192,15 @@ def _statistics(found: SeedStatistics, evidence: Evidence) -> str:
     return f"<h3 class='part'>Across seeds</h3>{table(caption, headings, rows)}"
 
 
-def _statistics_row(label: str, each: LabelStatistics, evidence: Evidence, written: Format) -> str:
-    cells = [str(each.runs), _estimate(each.score, written)]
+def _statistics_row(label: str, each: LabelStatistics, evidence: Evidence, form: Format) -> str:
+    cells = [str(each.runs), _estimate(each.score, form)]
     if evidence.to_optimum:
-        cells.append(_estimate(each.gap, written))
+        cells.append(_estimate(each.gap, form))
     for found in each.violations:
         cells += _violations(found)
     styled = " class='agent'" if label.startswith("sdpo") else ""
-    return (
-        f"<tr{styled}><th scope='row'>{escape(name_of(label))}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-    )
+    row = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f"<tr{styled}><th scope='row'>{escape(display_name(label))}</th>{row}</tr>"
 
 
 def _violations(found: Violations | None) -> list[str]:
@@ -219,7 +219,7 @@ def _violations(found: Violations | None) -> list[str]:
 def _comparisons(found: Sequence[Comparison]) -> str:
     rows = []
     for pair in found:
-        names = f"{escape(name_of(pair.better))} &gt; {escape(name_of(pair.worse))}"
+        names = f"{escape(display_name(pair.better))} &gt; {escape(display_name(pair.worse))}"
         chance = percent(min(pair.chance, pair.chance_below))
         rows.append(
             f"<tr><th scope='row'>{names}</th><td>{_estimate(pair.probability, number)}</td><td>{pair.pairs}</td>"
@@ -238,7 +238,7 @@ def _provenance(answer: QuestionResult) -> str:
     for result in answer.results:
         versions = f", made with portfolio_sdpo {' and '.join(result.versions)}" if result.versions else ""
         took = f"; this command spent {_duration(result.seconds)} on them" if result.seconds else ""
-        facts[result.study.name] = f"{result.finished} of {result.study.wanted} runs{versions}{took}"
+        facts[result.study.name] = f"{result.finished} of {result.study.planned_runs} runs{versions}{took}"
     facts["Software"] = ", ".join(f"{name} {version}" for name, version in answer.software.items())
     facts["Again"] = f"portfolio-sdpo reproduce --scale {answer.scale} --question {answer.question.key}"
     items = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in facts.items())
@@ -257,13 +257,13 @@ def _picture(path: Path, evidence: Evidence) -> str:
     return f"<figure><div class='scroll picture' tabindex='0'>{shown}</div><figcaption>{caption}</figcaption></figure>"
 
 
-def _estimate(found: Estimate | None, written: Format) -> str:
+def _estimate(found: Estimate | None, form: Format) -> str:
     if found is None:
         return NONE
-    value = f"<data value='{found.value!r}'>{written(found.value)}</data>"
+    value = f"<data value='{found.value!r}'>{form(found.value)}</data>"
     if found.low is None or found.high is None:
         return value
-    return f"{value}<small>{span(found.low, found.high, written)}</small>"
+    return f"{value}<small>{span(found.low, found.high, form)}</small>"
 
 
 def _chip(verdict: str) -> str:

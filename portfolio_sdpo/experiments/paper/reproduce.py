@@ -26,10 +26,11 @@ from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.experiments.engine.folders import read_json, write_content, write_json
 from portfolio_sdpo.experiments.engine.grid import Outcome
 from portfolio_sdpo.experiments.paper.claims import QUESTIONS, Question
-from portfolio_sdpo.experiments.paper.evidence import Evidence, SeedStatistics, merged
-from portfolio_sdpo.experiments.paper.seeds_figures import make_seeds_figures
+from portfolio_sdpo.experiments.paper.plan import Scale, plan_studies
 from portfolio_sdpo.experiments.paper.verdicts import Judgement, judge
-from portfolio_sdpo.experiments.studies import Scale, Study, studies
+from portfolio_sdpo.experiments.statistics.evidence import Evidence, SeedStatistics, merge_evidence
+from portfolio_sdpo.experiments.statistics.figures import make_seeds_figures
+from portfolio_sdpo.experiments.study import Study
 
 Make = Callable[[Study], list[Outcome]]
 """Makes what is missing of a study."""
@@ -65,7 +66,7 @@ class StudyResult:
             "title": self.study.experiment.title,
             "role": self.study.role,
             "size": self.study.size(),
-            "wanted": self.study.wanted,
+            "wanted": self.study.planned_runs,
             "finished": self.finished,
             "foreign": self.foreign,
             "seconds": self.seconds,
@@ -76,7 +77,7 @@ class StudyResult:
 
 
 @dataclass(frozen=True)
-class Judged:
+class ClaimVerdicts:
     """The question's claims, by the runs of one study or of several tasks together."""
 
     where: str
@@ -90,7 +91,7 @@ class QuestionResult:
     question: Question
     scale: Scale
     results: tuple[StudyResult, ...]
-    judged: tuple[Judged, ...]
+    judged: tuple[ClaimVerdicts, ...]
     made_at: str
     software: dict[str, str] = field(default_factory=dict)
 
@@ -116,10 +117,10 @@ def default_folder(scale: Scale) -> Path:
     return data_directory() / "reproduce" / scale
 
 
-def chosen_questions(text: str | None) -> tuple[str, ...]:
+def parse_questions(text: str | None) -> tuple[str, ...]:
     """`A,c` as letters in order; all four if nothing is asked for.
 
-    >>> chosen_questions("d, A")
+    >>> parse_questions("d, A")
     ('A', 'D')
     """
     if text is None:
@@ -151,7 +152,7 @@ def reproduce(
     for key in questions:
         question = QUESTIONS[key]
         before = read_json(folder / _file(key)) if (folder / _file(key)).exists() else None
-        found = plan(key) if plan else studies(key, scale)
+        found = plan(key) if plan else plan_studies(key, scale)
         results = tuple(_result(study, make, _spent(before, study.name)) for study in found)
         answer = QuestionResult(
             question=question,
@@ -176,34 +177,36 @@ def _result(study: Study, make: Make | None, seconds: float) -> StudyResult:
         if any(outcome.status == "finished" for outcome in outcomes):
             seconds += time.perf_counter() - begun
     failed = tuple(outcome for outcome in outcomes if outcome.status == "failed")
-    found = study.found()
-    if not found.names:
-        return StudyResult(study, None, None, (), failed, (), found.foreign, seconds)
-    evidence = study.evidence(found)
+    runs = study.finished()
+    if not runs.names:
+        return StudyResult(study, None, None, (), failed, (), runs.foreign, seconds)
+    evidence = study.evidence(runs)
+    drawn = [path for path in study.draw(runs) if path.suffix == ".png"]
     stem = study.root / PICTURES / f"seeds-{len(evidence.runs)}"
     return StudyResult(
         study=study,
         evidence=evidence,
         statistics=SeedStatistics.of(evidence),
-        pictures=(*study.draw(found), *make_seeds_figures(evidence, stem)),
+        pictures=(*drawn, *make_seeds_figures(evidence, stem)),
         failed=failed,
-        versions=tuple(study.versions(found)),
-        foreign=found.foreign,
+        versions=tuple(study.versions(runs)),
+        foreign=runs.foreign,
         seconds=seconds,
     )
 
 
-def _judge_all(question: Question, results: Sequence[StudyResult], scale: Scale) -> list[Judged]:
+def _judge_all(question: Question, results: Sequence[StudyResult], scale: Scale) -> list[ClaimVerdicts]:
     """By every study; of several tasks by the first, which is the paper's own example, and by all of them together."""
     there = [(result.study, result.evidence) for result in results if result.evidence is not None]
     if not there:
         return []
     groups = [(study.name, evidence) for study, evidence in there]
     if question.key == "B" and len(there) > 1:
-        groups = [groups[0], (f"all {len(there)} tasks together", merged([evidence for _, evidence in there]))]
+        groups = [groups[0], (f"all {len(there)} tasks together", merge_evidence([evidence for _, evidence in there]))]
     toy = scale == "smoke"
     return [
-        Judged(name, tuple(judge(claim, evidence, toy=toy) for claim in question.claims)) for name, evidence in groups
+        ClaimVerdicts(name, tuple(judge(claim, evidence, toy=toy) for claim in question.claims))
+        for name, evidence in groups
     ]
 
 

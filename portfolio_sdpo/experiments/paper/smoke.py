@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
-from portfolio_sdpo.experiments.cmdp.declared import CmdpSettings, Experiment
-from portfolio_sdpo.experiments.safety.declared import SafetyExperiment, WorldSettings
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, CmdpSettings
+from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
 from portfolio_sdpo.experiments.stocks.declared import STOCKS, StocksExperiment
 from portfolio_sdpo.portfolio.agent import AgentSettings
 from portfolio_sdpo.risk import Constraint
@@ -33,12 +33,12 @@ SEEDS = (0, 1, 2)
 _TOY = ", as a toy"
 
 
-def _cmdp(name: str, constraint: str, rival: str, settings: AnySettings) -> Experiment:
+def _cmdp(name: str, constraint: str, rival: str, settings: AnySettings) -> CmdpExperiment:
     actor = ActorSettings(hidden=(), learning_rate=5e-2)
     fit: dict[str, Any] = {"hidden": (16,), "epochs": 1, "minibatches": 1, "warm_up": 1}
     ascent: dict[str, Any] = {"actor": actor, "epochs": 2, "gae_lambda": 0.0}
     quantile = CriticSettings(kind="quantile", atoms=16, dimension=16, **fit)
-    return Experiment(
+    return CmdpExperiment(
         name=f"{PREFIX}{name}",
         title=f"Random CMDP, {constraint.partition(' eta')[0]}{_TOY}",
         question="Does everything run?",

@@ -16,9 +16,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.paper.claims import Above, Beats, Breaks, Claim, Keeps, Part
-from portfolio_sdpo.experiments.paper.evidence import Evidence
-from portfolio_sdpo.experiments.paper.seeds import Estimate, compare, interquartile_mean, mean
+from portfolio_sdpo.experiments.statistics.evidence import Evidence
+from portfolio_sdpo.experiments.statistics.seeds import Estimate, compare, interquartile_mean, mean
 
 Verdict = Literal["borne out", "not borne out", "cannot tell from these runs", "cannot tell: smoke"]
 
@@ -77,18 +78,6 @@ def judge(claim: Claim, evidence: Evidence, *, toy: bool = False) -> Judgement:
     return Judgement(claim.key, claim.text, claim.section, verdict, findings)
 
 
-def name_of(label: str) -> str:
-    """As a reader knows it.
-
-    >>> name_of("pd-cvar"), name_of("sdpo-0.05")
-    ('PD-CVaR', 'SDPO α = 0.05')
-    """
-    from portfolio_sdpo.experiments.cmdp.figures import NAMES  # draws, and so loads much
-
-    kind, _, alpha = label.rpartition("-")
-    return NAMES.get(label) or (f"{NAMES[kind]} α = {alpha}" if kind in NAMES else label)
-
-
 def _examine(part: Part, evidence: Evidence) -> list[Finding]:
     """One finding for every label, or pair of labels, that the part's patterns stand for."""
     patterns = (part.better, part.worse) if isinstance(part, Beats) else (part.label,)
@@ -107,16 +96,16 @@ def _examine(part: Part, evidence: Evidence) -> list[Finding]:
 
 
 def _spoken(pattern: str) -> str:
-    return {"pd-*var": "PD-CVaR or PD-VAR"}.get(pattern) or name_of(pattern.rstrip("-*"))
+    return {"pd-*var": "PD-CVaR or PD-VAR"}.get(pattern) or display_name(pattern.rstrip("-*"))
 
 
 def _beats(better: str, worse: str, figure: str, evidence: Evidence) -> Finding:
-    names = f"{name_of(better)} > {name_of(worse)}"
+    names = f"{display_name(better)} > {display_name(worse)}"
     found = compare(better, evidence.scores(better, figure), worse, evidence.scores(worse, figure), figure)
     if found is None:
         return Finding(f"{names}: no runs to compare", None)
     probability = found.probability
-    text = f"P({names}) = {written(probability)} in {evidence.figures[figure]}; {found.pairs} pairs"
+    text = f"P({names}) = {format_estimate(probability)} in {evidence.figures[figure]}; {found.pairs} pairs"
     if found.least_chance > BY_CHANCE:
         return Finding(f"{text}: too few, even if all agreed", None)
     answer: bool | None = None
@@ -133,9 +122,9 @@ def _keeps(label: str, constraint: int, kept: bool, evidence: Evidence) -> Findi
     found = evidence.violations(label, constraint)
     name = evidence.constraints[constraint]
     if not found:
-        return Finding(f"{name_of(label)}: no iteration to judge by ({name})", None)
+        return Finding(f"{display_name(label)}: no iteration to judge by ({name})", None)
     share = mean({stratum: [each.share for each in runs] for stratum, runs in found.items()})
-    text = f"{name_of(label)} is beyond “{name}” in {written(share, '.1%')} of its iterations"
+    text = f"{display_name(label)} is beyond “{name}” in {format_estimate(share, '.1%')} of its iterations"
     within = _side(share, RARELY, below=True)
     return Finding(text, None if within is None else within == kept)
 
@@ -143,9 +132,9 @@ def _keeps(label: str, constraint: int, kept: bool, evidence: Evidence) -> Findi
 def _above(label: str, part: Above, evidence: Evidence) -> Finding:
     scores = evidence.scores(label, part.figure)
     if not scores:
-        return Finding(f"{name_of(label)}: not known ({evidence.figures[part.figure]})", None)
+        return Finding(f"{display_name(label)}: not known ({evidence.figures[part.figure]})", None)
     found = interquartile_mean(scores)
-    text = f"{name_of(label)}: {written(found, '.4g')}, {evidence.figures[part.figure]}"
+    text = f"{display_name(label)}: {format_estimate(found, '.4g')}, {evidence.figures[part.figure]}"
     return Finding(text, _side(found, part.level, below=False, or_at=part.or_at))
 
 
@@ -166,10 +155,10 @@ def _at(level: float, value: float) -> float:
     return level if math.isclose(value, level, rel_tol=1e-9, abs_tol=1e-12) else value
 
 
-def written(estimate: Estimate, form: str = ".2f") -> str:
+def format_estimate(estimate: Estimate, form: str = ".2f") -> str:
     """`0.80 [0.60, 1.00]`, without the interval where there is none.
 
-    >>> written(Estimate(0.8, 0.6, 1.0))
+    >>> format_estimate(Estimate(0.8, 0.6, 1.0))
     '0.80 [0.60, 1.00]'
     """
     if estimate.low is None or estimate.high is None:

@@ -18,10 +18,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp.figures import INK, NAMES, STYLE, beside, colour_of, save
 from portfolio_sdpo.experiments.engine.folders import experiment_folder
-from portfolio_sdpo.experiments.safety.declared import SafetyExperiment
+from portfolio_sdpo.experiments.labels import display_name
+from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.summary import LAST, run_folders
+from portfolio_sdpo.experiments.style import INK, STYLE, algorithm_colour, draw_bound, save_figure
 from portfolio_sdpo.risk import BadStateProbability, Constraint
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.metrics import read_rows
@@ -68,11 +69,11 @@ def make_safety_figures(
     order = [label for label in experiment.algorithms if label in logs]
     curves = [Curve(label, logs[label]) for label in [*order, *sorted(set(logs) - set(order))]]
     with rc_context(STYLE):
-        files = save(draw_safety(experiment, curves), root / "learning")
+        files = save_figure(draw_safety(experiment, curves), root / "learning")
         ends = [curve.column("total_steps")[0][-1] for curve in curves]
         if min(ends) < max(ends):
             cut = [curve.until(min(ends)) for curve in curves]
-            files += save(draw_safety(experiment, cut), root / "equal-steps")
+            files += save_figure(draw_safety(experiment, cut), root / "equal-steps")
         else:  # one from before, when some were shorter, would be taken for this one's
             for kind in ("png", "svg"):
                 (root / f"equal-steps.{kind}").unlink(missing_ok=True)
@@ -101,7 +102,7 @@ def draw_safety(experiment: SafetyExperiment, curves: Sequence[Curve]) -> Figure
         axis.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: f"{steps / unit:g}"))
         axis.set_xlabel(f"{word}steps")
     handles: list[Any] = [
-        Line2D([], [], color=colour_of(curve.label), linewidth=1.8, label=NAMES.get(curve.label, curve.label))
+        Line2D([], [], color=algorithm_colour(curve.label), linewidth=1.8, label=display_name(curve.label))
         for curve in curves
     ]
     runs = sorted({len(curve.logs) for curve in curves})
@@ -118,7 +119,7 @@ def draw_safety(experiment: SafetyExperiment, curves: Sequence[Curve]) -> Figure
 def _band(axis: Axes, curve: Curve, name: str) -> None:
     """Mean over seeds as a line, one standard deviation either side as a band; SDPO above the others."""
     steps, values = curve.column(name)
-    mean, colour = values.mean(0), colour_of(curve.label)
+    mean, colour = values.mean(0), algorithm_colour(curve.label)
     front = 3 if curve.label == "sdpo" else 2
     axis.plot(steps, mean, color=colour, linewidth=1.8, zorder=front)
     if len(values) > 1:
@@ -128,8 +129,7 @@ def _band(axis: Axes, curve: Curve, name: str) -> None:
 
 def _bound(axis: Axes, constraint: Constraint) -> None:
     """As a dashed line; costs begin at zero, and the bound is always in sight."""
-    axis.axhline(constraint.bound, color=INK, linewidth=1.2, linestyle="--")
-    beside(axis, constraint.bound, f"{'≤' if constraint.sense == '<=' else '≥'} {constraint.bound:g}")
+    draw_bound(axis, constraint)
     high = max(axis.get_ylim()[1], 1.3 * constraint.bound)
     axis.set_ylim(0, min(high, 1.0) if isinstance(constraint.measure, BadStateProbability) else high)
 

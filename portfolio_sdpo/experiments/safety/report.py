@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from portfolio_sdpo.experiments.cmdp.figures import NAMES
-from portfolio_sdpo.experiments.cmdp.summary import Spread
-from portfolio_sdpo.experiments.paper.seeds_report import render_statistics
-from portfolio_sdpo.experiments.safety.declared import SafetyExperiment
-from portfolio_sdpo.experiments.safety.summary import LAST, OverSeeds, SafetySummary, Standing
+from portfolio_sdpo.experiments.labels import display_name
+from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
+from portfolio_sdpo.experiments.safety.summary import LAST, AlgorithmStanding, SafetySummary, Standing
+from portfolio_sdpo.experiments.statistics.report import render_statistics
+from portfolio_sdpo.experiments.tables import (
+    describe_experiment,
+    failure_lines,
+    format_percent,
+    format_spread,
+    outdated_lines,
+    plain_table,
+)
 
 
 def render_safety(summary: SafetySummary) -> RenderableType:
@@ -30,30 +37,17 @@ def render_safety(summary: SafetySummary) -> RenderableType:
     return Group(*blocks, *_troubles(summary))
 
 
-def render_safety_list(experiments: Mapping[str, SafetyExperiment]) -> RenderableType:
-    """Every question with its algorithms and size; experiments that differ only in their task share a line."""
-    blocks: list[RenderableType] = []
-    groups: dict[str, list[SafetyExperiment]] = {}
-    for experiment in experiments.values():
-        groups.setdefault(experiment.name.replace(experiment.world.task.lower(), "<task>"), []).append(experiment)
-    for name, members in groups.items():
-        first = members[0]
-        alone = len(members) == 1
-        title = first.title if alone else first.title.replace(first.world.task, f"{len(members)} tasks")
-        names = ", ".join(NAMES.get(label, label) for label in first.algorithms)
-        size = f"{first.iterations} iterations of {first.batch:,} steps, {len(first.seeds)} runs each"
-        more = "".join(f" ({NAMES.get(label, label)}: {count})" for label, count in first.lengths.items())
-        blocks += [
-            Text.assemble((first.name if alone else name, "bold"), f"  {title}"),
-            Text(f"    {first.question}"),
-            *([] if alone else [Text(f"    <task>: {_tasks(members)}")]),
-            Text(f"    {names}; {size}{more}", style="dim"),
-        ]
-    return Group(*blocks)
-
-
-def _tasks(members: list[SafetyExperiment]) -> str:
-    return ", ".join(experiment.world.task.lower() for experiment in members)
+def describe_safety(members: Sequence[SafetyExperiment], group: str) -> RenderableType:
+    """Question, algorithms and size of experiments that differ only in their task; `group` is their common name."""
+    first, alone = members[0], len(members) == 1
+    title = first.title if alone else first.title.replace(first.world.task, f"{len(members)} tasks")
+    names = ", ".join(map(display_name, first.algorithms))
+    size = f"{first.iterations} iterations of {first.batch:,} steps, {len(first.seeds)} runs each"
+    more = "".join(f" ({display_name(label)}: {count})" for label, count in first.lengths.items())
+    tasks = ", ".join(experiment.world.task.lower() for experiment in members)
+    notes = [] if alone else [f"<task>: {tasks}"]
+    name = first.name if alone else group
+    return Group(*describe_experiment(name, title, first.question, f"{names}; {size}{more}", *notes))
 
 
 _NOTE = (
@@ -63,8 +57,8 @@ _NOTE = (
 )
 
 
-def _table(title: str, standings: Mapping[str, OverSeeds], summary: SafetySummary) -> Table:
-    table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+def _table(title: str, standings: Mapping[str, AlgorithmStanding], summary: SafetySummary) -> Table:
+    table = plain_table(title)
     table.add_column("policy", no_wrap=True)
     headers = ["seeds", "return"]
     wide = len(summary.constraints) == 1
@@ -77,33 +71,25 @@ def _table(title: str, standings: Mapping[str, OverSeeds], summary: SafetySummar
         cells = []
         for risk in each.risks:
             cells += [
-                _text(risk["risk"], 2),
-                _percent(risk["breaks"]),
-                _text(risk["worst_excess"], 2),
-                *([_text(risk["cumulated"], 0)] if wide else []),
+                format_spread(risk["risk"], 2),
+                format_percent(risk["breaks"], 0),
+                format_spread(risk["worst_excess"], 2),
+                *([format_spread(risk["cumulated"], 0)] if wide else []),
             ]
         own = summary.algorithms[label]
         table.add_row(
-            Text(NAMES.get(label, label), style="bold"),
+            Text(display_name(label), style="bold"),
             str(len(own.seeds)),
-            _text(each.episode_return, 2),
+            format_spread(each.episode_return, 2),
             *cells,
             _steps(each.steps),
-            _text(own.steps_per_second, 0),
+            format_spread(own.steps_per_second, 0),
         )
     return table
 
 
 def _public(summary: SafetySummary) -> Table:
-    table = Table(
-        title="Others' figures, not measured here (return / cost, bound 25)",
-        title_justify="left",
-        title_style="",
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-        style="dim",
-    )
+    table = plain_table("Figures of others, not measured here (return / cost, bound 25)", gap=2, style="dim")
     table.add_column("policy")
     for header in ("return", "cost", "steps"):
         table.add_column(header, justify="right")
@@ -117,12 +103,10 @@ def _public(summary: SafetySummary) -> Table:
 
 
 def _troubles(summary: SafetySummary) -> list[Text]:
-    lines = [Text(f"{run} failed: {message}", style="red") for run, message in summary.failures.items()]
+    lines = failure_lines(summary.failures)
     for run, stands in summary.unfinished.items():
         lines.append(Text(f"{run} is unfinished{_stands(stands)}", style="yellow"))
-    if summary.outdated:
-        lines.append(Text(f"made with other settings than declared now: {', '.join(summary.outdated)}", style="yellow"))
-    return lines
+    return lines + outdated_lines(summary.outdated)
 
 
 def _stands(stands: Standing | None) -> str:
@@ -138,17 +122,3 @@ def _steps(steps: int) -> str:
     ('2.01M', '30k')
     """
     return f"{steps / 1e6:.3g}M" if steps >= 1_000_000 else f"{steps / 1e3:.3g}k"
-
-
-def _text(value: Spread | float | None, digits: int) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:,.{digits}f}"
-    return f"{value.mean:,.{digits}f}" + ("" if value.sd is None else f"\n± {value.sd:,.{digits}f}")
-
-
-def _percent(value: Spread | float | None) -> str:
-    if not isinstance(value, Spread):
-        return "–"
-    return f"{100 * value.mean:.0f} %" + ("" if value.sd is None else f"\n± {100 * value.sd:.0f}  ")

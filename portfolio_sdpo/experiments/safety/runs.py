@@ -28,8 +28,8 @@ from typing import Any, Unpack
 from gymnasium.vector import VectorEnv
 
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_json
-from portfolio_sdpo.experiments.engine.grid import Means, Outcome, Run, Stage, run_grid
-from portfolio_sdpo.experiments.safety.declared import SafetyExperiment, WorldSettings
+from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome, Run, Stage, run_grid
+from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
 from portfolio_sdpo.rl import Problem, Rollout, Trainer, TrainSettings
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.progress import Board
@@ -80,12 +80,12 @@ class SafetyRun(Run):
     def details(self) -> dict[str, Any]:
         return self.settings().model_dump(mode="json")
 
-    def found(self) -> dict[str, Any]:
+    def results(self) -> dict[str, Any]:
         record = read_json(self.folder / "final.json")
         return {name: value for name, value in record.items() if name not in self.identity()}
 
-    def done(self) -> bool:
-        return self.begun(self.settings()) and (self.folder / "final.json").exists()
+    def is_done(self) -> bool:
+        return self.has_started(self.settings()) and (self.folder / "final.json").exists()
 
 
 def safety_runs(experiment: SafetyExperiment, root: Path | None = None) -> list[SafetyRun]:
@@ -100,18 +100,18 @@ def run_safety(
     workers: int = 0,
     root: Path | None = None,
     board: Board | None = None,
-    **means: Unpack[Means],
+    **options: Unpack[GridOptions],
 ) -> list[Outcome]:
     """Run what is not done yet, each run collecting in so many worker processes of its own.
 
     workers: 0 collects in the run's own process; the result is the same. board: shows the runs while they run.
-    Everything else is one of the `Means`: `jobs`, `restart`, ...
+    Everything else is one of the `GridOptions`: `jobs`, `restart`, ...
     """
     root = root or experiment_folder(experiment.name)
     board = board or Board(experiment.problem.constraints)
     make = partial(train_safety, workers=workers)
     # While its workers collect, the run itself waits.
-    return run_grid([Stage(safety_runs(experiment, root))], make, board, root, max(1, workers), **means)
+    return run_grid([Stage(safety_runs(experiment, root))], make, board, root, max(1, workers), **options)
 
 
 def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0)
         if watch:
             watch(row)
 
-    with worker_collector(settings, world_maker(run.experiment.world), workers) as collector:
+    with worker_collector(settings, worlds_factory(run.experiment.world), workers) as collector:
         trainer = Trainer(settings, collector, run.folder, gauge=gauge(run.experiment))
         rate.begin()
         trainer.run(watch_and_count)
@@ -133,7 +133,7 @@ def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0)
     return {**found, "last": trainer.rows[-1]}
 
 
-def world_maker(world: WorldSettings) -> Callable[[int], VectorEnv]:
+def worlds_factory(world: WorldSettings) -> Callable[[int], VectorEnv]:
     """Number of robots → that many worlds in lockstep; can be sent to another process."""
     return partial(_make_worlds, world=world)
 

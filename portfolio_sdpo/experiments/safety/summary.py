@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp.summary import Spread
-from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_json, write_json
-from portfolio_sdpo.experiments.paper.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
-from portfolio_sdpo.experiments.safety.declared import SafetyExperiment
+from portfolio_sdpo.experiments.aggregates import Spread
+from portfolio_sdpo.experiments.engine.folders import experiment_folder, find_run_folders, read_json, write_json
+from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.runs import SafetyRun
+from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms.base import Metrics
 from portfolio_sdpo.rl.metrics import read_config, read_rows
@@ -61,7 +60,7 @@ PUBLIC = {
 
 
 @dataclass(frozen=True)
-class Risk:
+class StandingRisk:
     """One constraint in one run, up to some number of steps."""
 
     risk: float
@@ -81,7 +80,7 @@ class Standing:
     steps: int
     episode_return: float
     """of the last iterations' episodes"""
-    risks: tuple[Risk, ...]
+    risks: tuple[StandingRisk, ...]
 
 
 @dataclass(frozen=True)
@@ -97,22 +96,22 @@ class SafetyRunSummary:
 
 
 @dataclass(frozen=True)
-class OverSeeds:
+class AlgorithmStanding:
     """Where an algorithm stands, over its seeds."""
 
     steps: int
     episode_return: Spread | None
     risks: tuple[dict[str, Spread | float | None], ...]
-    """by constraint, the fields of `Risk`; the worst excess is the worst of all seeds"""
+    """by constraint, the fields of `StandingRisk`; the worst excess is the worst of all seeds"""
 
 
 @dataclass(frozen=True)
-class LabelSummary:
+class SafetyAlgorithmSummary:
     """An algorithm over all of its seeds."""
 
     seeds: tuple[int, ...]
-    equal: OverSeeds
-    end: OverSeeds
+    equal: AlgorithmStanding
+    end: AlgorithmStanding
     steps_per_second: Spread | None
 
 
@@ -125,7 +124,7 @@ class SafetySummary:
     constraints: tuple[str, ...]
     equal_steps: int | None
     """that all runs have; None if no run is done"""
-    algorithms: dict[str, LabelSummary]
+    algorithms: dict[str, SafetyAlgorithmSummary]
     runs: tuple[SafetyRunSummary, ...]
     statistics: SeedStatistics | None = None
     """at the steps that all runs have"""
@@ -182,7 +181,7 @@ def summarise_safety(
         constraints=tuple(constraint.name for constraint in constraints),
         equal_steps=equal,
         algorithms={
-            label: _over_seeds(own) for label in labels if (own := [run for run in runs if run.label == label])
+            label: _summarise_algorithm(own) for label in labels if (own := [run for run in runs if run.label == label])
         },
         runs=runs,
         statistics=SeedStatistics.of(_evidence(experiment, logs)),
@@ -246,14 +245,7 @@ def _evidence(experiment: SafetyExperiment, logs: dict[tuple[int, str], list[Met
 
 def run_folders(experiment: SafetyExperiment, root: Path, only: Collection[str] | None = None) -> list[Path]:
     """Folders of runs, finished or not; a `RunError` if there are none."""
-    found = sorted({path.parent for kind in ("config", "failure") for path in root.glob(f"*-*/{kind}.json")})
-    if only is not None:
-        found = [folder for folder in found if folder.name in only]
-    if not found:
-        raise RunError(
-            f"{root} holds no such runs yet: start them with `portfolio-sdpo experiment run {experiment.name}`."
-        )
-    return found
+    return find_run_folders(root, "*-*", experiment.name, only)
 
 
 def standing(constraints: Sequence[Constraint], rows: Sequence[Metrics], steps: int | None = None) -> Standing:
@@ -265,7 +257,7 @@ def standing(constraints: Sequence[Constraint], rows: Sequence[Metrics], steps: 
         sampled = [float(row[f"risk_empirical_{index}"]) for row in counted]
         excess = [_excess(constraint, risk) for risk in sampled]
         risks.append(
-            Risk(
+            StandingRisk(
                 risk=statistics.fmean(sampled[-LAST:]),
                 breaks=sum(each > 0 for each in excess) / len(excess),
                 worst_excess=max(excess),
@@ -285,16 +277,16 @@ def _excess(constraint: Constraint, risk: float) -> float:
     return beyond if beyond > ROUNDING * abs(constraint.bound) else 0.0
 
 
-def _over_seeds(runs: Sequence[SafetyRunSummary]) -> LabelSummary:
-    return LabelSummary(
+def _summarise_algorithm(runs: Sequence[SafetyRunSummary]) -> SafetyAlgorithmSummary:
+    return SafetyAlgorithmSummary(
         seeds=tuple(run.seed for run in runs),
-        equal=_together([run.equal for run in runs]),
-        end=_together([run.end for run in runs]),
+        equal=_average_standings([run.equal for run in runs]),
+        end=_average_standings([run.end for run in runs]),
         steps_per_second=Spread.of(run.steps_per_second for run in runs),
     )
 
 
-def _together(standings: Sequence[Standing]) -> OverSeeds:
+def _average_standings(standings: Sequence[Standing]) -> AlgorithmStanding:
     risks: list[dict[str, Spread | float | None]] = [
         {
             "risk": Spread.of(risk.risk for risk in each),
@@ -304,7 +296,7 @@ def _together(standings: Sequence[Standing]) -> OverSeeds:
         }
         for each in zip(*(standing.risks for standing in standings), strict=True)
     ]
-    return OverSeeds(
+    return AlgorithmStanding(
         steps=min(standing.steps for standing in standings),
         episode_return=Spread.of(standing.episode_return for standing in standings),
         risks=tuple(risks),

@@ -17,7 +17,7 @@ from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 from portfolio_sdpo.backtest.strategies import STRATEGIES
 from portfolio_sdpo.common.seeds import check_seeds
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.experiments.engine.choices import chosen
+from portfolio_sdpo.experiments.engine.selection import select_algorithms
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.presets import preset
 from portfolio_sdpo.portfolio.shield import CvarLimit
@@ -72,7 +72,7 @@ class StocksExperiment(Settings):
         algorithms: tuple[str, ...] | None = None,
     ) -> StocksExperiment:
         """The same with so many updates a day, other seeds, or these of its algorithms."""
-        shown = self.shown if algorithms is None else chosen(self.name, self.algorithms, algorithms)
+        shown = self.shown if algorithms is None else select_algorithms(self.name, self.algorithms, algorithms)
         agents = self.algorithms
         if iterations is not None:
             if iterations < 1:

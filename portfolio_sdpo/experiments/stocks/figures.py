@@ -15,22 +15,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
-from portfolio_sdpo.experiments.cmdp.figures import COLOURS, INK, STYLE, beside, save
 from portfolio_sdpo.experiments.engine.folders import experiment_folder
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
-from portfolio_sdpo.experiments.stocks.runs import Tables, chosen, read_tables
+from portfolio_sdpo.experiments.stocks.runs import Tables, read_tables, select_backtests
+from portfolio_sdpo.experiments.style import INK, STYLE, annotate_right, save_figure, stock_agent_colour
 
 REFERENCES = {"equal-weight": "1/N", "maximum-return": "max. return"}
 _GREY = "#8C8C8C"
-# One hue for SDPO, darker as more of the tail is averaged.
-_COLOURS = {
-    "ppo": COLOURS["ppo"],
-    "sdpo-0.01": "#7CC4EE",
-    "sdpo-0.05": COLOURS["sdpo"],
-    "sdpo-0.1": "#00304D",
-    "counterfactual-0.1": COLOURS["ipo"],
-}
-_SPARE = ("#009E73", "#E69F00", "#000000")
 RUNNING = 15
 """Sessions that the running mean of the constraint reaches back over."""
 
@@ -43,10 +34,10 @@ def make_stocks_figures(
 ) -> list[Path]:
     """Draw what the experiment's folder holds; returns the files, PNG and SVG."""
     root = root or experiment_folder(experiment.name)
-    found = chosen(experiment, root, labels, seeds)
+    found = select_backtests(experiment, root, labels, seeds)
     shown = list(dict.fromkeys(each.label for each in found if each.label != BENCHMARKS))
     with rc_context(STYLE):
-        return save(draw_stocks(read_tables(found, seeds), shown), root / "stocks")
+        return save_figure(draw_stocks(read_tables(found, seeds), shown), root / "stocks")
 
 
 def draw_stocks(tables: Tables, labels: Sequence[str]) -> Figure:
@@ -60,7 +51,7 @@ def draw_stocks(tables: Tables, labels: Sequence[str]) -> Figure:
     _draw_ends(ends, tables, curves)
     _draw_constraint(constraint, tables, labels)
     handles: list[Line2D | Patch] = [
-        Line2D([], [], color=colour_of_agent(label), label=_name(label)) for label in labels
+        Line2D([], [], color=stock_agent_colour(label), label=_name(label)) for label in labels
     ]
     seeds = max(curve.shape[1] for curve in curves.values())
     if seeds > 1:
@@ -77,8 +68,8 @@ def _draw_wealth(axis: Axes, tables: Tables, curves: dict[str, pd.DataFrame]) ->
     for label, curve in curves.items():
         if curve.shape[1] > 1:
             low, high = curve.quantile(0.1, axis=1), curve.quantile(0.9, axis=1)
-            axis.fill_between(curve.index, low, high, color=colour_of_agent(label), alpha=0.15, linewidth=0)
-        axis.plot(curve.index, curve.mean(axis=1), color=colour_of_agent(label), linewidth=1.6)
+            axis.fill_between(curve.index, low, high, color=stock_agent_colour(label), alpha=0.15, linewidth=0)
+        axis.plot(curve.index, curve.mean(axis=1), color=stock_agent_colour(label), linewidth=1.6)
     axis.set(title="(a) wealth")
     _months(axis)
 
@@ -88,13 +79,13 @@ def _draw_ends(axis: Axes, tables: Tables, curves: dict[str, pd.DataFrame]) -> N
         track = _by_day(tables.equity, name, "wealth")
         if len(track):
             axis.axhline(float(track.iloc[-1, 0]), color=_GREY, linewidth=0.9, zorder=1.5)
-            beside(axis, float(track.iloc[-1, 0]), text)
+            annotate_right(axis, float(track.iloc[-1, 0]), text)
     for place, (label, curve) in enumerate(curves.items()):
         last = curve.iloc[-1].to_numpy(dtype=np.float64)
         # Seeds side by side, in order, so that none hides another.
         across = np.linspace(-0.22, 0.22, len(last)) if len(last) > 1 else np.zeros(1)
-        axis.plot(place + across, np.sort(last), ".", color=colour_of_agent(label), markersize=5, alpha=0.8)
-        axis.plot([place - 0.34, place + 0.34], [last.mean()] * 2, color=colour_of_agent(label), linewidth=1.6)
+        axis.plot(place + across, np.sort(last), ".", color=stock_agent_colour(label), markersize=5, alpha=0.8)
+        axis.plot([place - 0.34, place + 0.34], [last.mean()] * 2, color=stock_agent_colour(label), linewidth=1.6)
     axis.set_xticks(range(len(curves)), [_short(label) for label in curves])
     axis.set_xlim(-0.6, len(curves) - 0.4)
     axis.grid(axis="x", visible=False)
@@ -104,10 +95,10 @@ def _draw_ends(axis: Axes, tables: Tables, curves: dict[str, pd.DataFrame]) -> N
 def _draw_constraint(axis: Axes, tables: Tables, labels: Sequence[str]) -> None:
     for label in labels:
         running = _by_day(tables.trace, label, "risk").rolling(RUNNING, min_periods=1).mean()
-        axis.plot(running.index, running.mean(axis=1), color=colour_of_agent(label), linewidth=1.6)
+        axis.plot(running.index, running.mean(axis=1), color=stock_agent_colour(label), linewidth=1.6)
     for bound in sorted(set(tables.trace["bound"])):
         axis.axhline(bound, color=INK, linewidth=1.2, linestyle="--")
-        beside(axis, bound, "bound")
+        annotate_right(axis, bound, "bound")
     axis.yaxis.set_major_formatter(PercentFormatter(1.0))
     axis.set(title=f"(c) CVaR estimated in training, mean of {RUNNING} sessions")
     _months(axis)
@@ -135,8 +126,3 @@ def _short(label: str) -> str:
     kind, _, alpha = label.partition("-")
     named = {"ppo": "PPO", "sdpo": "α", "counterfactual": "cf."}.get(kind, kind)
     return f"{named}\n{alpha}" if alpha else named
-
-
-def colour_of_agent(label: str) -> str:
-    """An agent's, the same in every figure."""
-    return _COLOURS.get(label) or _SPARE[sum(label.encode()) % len(_SPARE)]

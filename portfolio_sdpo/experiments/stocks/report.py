@@ -7,9 +7,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from portfolio_sdpo.experiments.paper.seeds_report import render_statistics
+from portfolio_sdpo.experiments.aggregates import MeanInterval
+from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.stocks.declared import StocksExperiment
-from portfolio_sdpo.experiments.stocks.summary import LabelSummary, OverSeeds, StocksSummary
+from portfolio_sdpo.experiments.stocks.summary import StocksSummary, StrategySummary
+from portfolio_sdpo.experiments.tables import NONE, describe_experiment, outdated_lines, plain_table
 
 _VERDICTS = {"borne out": "green", "not borne out": "red"}
 
@@ -34,17 +36,13 @@ def render_stocks(summary: StocksSummary) -> RenderableType:
     )
 
 
-def render_declared(experiment: StocksExperiment) -> RenderableType:
-    """Its question, algorithms and size, as `report.render_list` has the others."""
+def describe_stocks(experiment: StocksExperiment) -> RenderableType:
+    """Its question, algorithms and size."""
     others = [label for label in experiment.algorithms if label not in experiment.shown]
     names = ", ".join(experiment.shown) + (f" (and on demand {', '.join(others)})" if others else "")
     updates = experiment.algorithms[experiment.shown[0]].further
     size = f"{updates} updates a day from {experiment.start} to {experiment.end}, {len(experiment.seeds)} seeds each"
-    return Group(
-        Text.assemble((experiment.name, "bold"), f"  {experiment.title}"),
-        Text(f"    {experiment.question}"),
-        Text(f"    {names}; {size}", style="dim"),
-    )
+    return Group(*describe_experiment(experiment.name, experiment.title, experiment.question, f"{names}; {size}"))
 
 
 def _outcomes(summary: StocksSummary) -> Table:
@@ -67,7 +65,7 @@ def _outcomes(summary: StocksSummary) -> Table:
     return table
 
 
-def _comparisons(agents: dict[str, LabelSummary]) -> Table:
+def _comparisons(agents: dict[str, StrategySummary]) -> Table:
     table = _table("agent", "wealth − PPO", "wealth − 1/N", "training CVaR", "beyond")
     for name, label in agents.items():
         table.add_row(
@@ -81,7 +79,7 @@ def _comparisons(agents: dict[str, LabelSummary]) -> Table:
 
 
 def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table()
     table.add_column(first, no_wrap=True)
     for heading in others:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -117,10 +115,10 @@ def _note(summary: StocksSummary) -> str:
 
 def _benchmark_alpha(summary: StocksSummary) -> str:
     alphas = {f"{label.limit.alpha:g}" for label in summary.labels.values() if label.kind == "benchmark"}
-    return ", ".join(sorted(alphas)) or "–"
+    return ", ".join(sorted(alphas)) or NONE
 
 
-def _troubles(summary: StocksSummary, agents: dict[str, LabelSummary]) -> list[Text]:
+def _troubles(summary: StocksSummary, agents: dict[str, StrategySummary]) -> list[Text]:
     lines = []
     updates = {name: label.updates for name, label in agents.items()}
     if len(set(updates.values())) > 1:
@@ -129,26 +127,25 @@ def _troubles(summary: StocksSummary, agents: dict[str, LabelSummary]) -> list[T
     if len({label.seeds for label in agents.values()}) > 1:
         spelled = ", ".join(f"{name} {len(label.seeds)}" for name, label in agents.items())
         lines.append(Text(f"these have different seeds, and pairs only where both have one: {spelled}", style="yellow"))
-    if summary.outdated:
-        lines.append(Text(f"made with other settings than declared now: {', '.join(summary.outdated)}", style="yellow"))
+    lines += outdated_lines(summary.outdated)
     if len(summary.versions) > 1:
         lines.append(Text(f"made with different versions: {'; '.join(summary.versions)}", style="yellow"))
     return lines
 
 
-def _broken(label: LabelSummary) -> Text:
+def _broken(label: StrategySummary) -> Text:
     if label.broken is None:
-        return Text("–")
+        return Text(NONE)
     if label.kind == "benchmark":
         return Text("✗" if label.broken else "✓", style="red" if label.broken else "green")
     return Text(f"{label.broken:.0%}", style="red" if label.broken else "green")
 
 
-def _mean(figure: OverSeeds | None, form: str) -> str:
-    return "–" if figure is None else format(figure.mean, form)
+def _mean(figure: MeanInterval | None, form: str) -> str:
+    return NONE if figure is None else format(figure.mean, form)
 
 
-def _interval(figure: OverSeeds | None, form: str, spread: bool = True) -> Text:
+def _interval(figure: MeanInterval | None, form: str, spread: bool = True) -> Text:
     """The mean, its interval below, and below that the range."""
     text = Text(_mean(figure, form))
     if figure is not None and figure.low is not None and figure.high is not None:
@@ -158,7 +155,7 @@ def _interval(figure: OverSeeds | None, form: str, spread: bool = True) -> Text:
     return text
 
 
-def _range(figure: OverSeeds | None, form: str) -> Text:
+def _range(figure: MeanInterval | None, form: str) -> Text:
     """The mean, and the range below."""
     text = Text(_mean(figure, form))
     if figure is not None and figure.low is not None:

@@ -23,8 +23,8 @@ import pandas as pd
 from portfolio_sdpo.backtest.record import list_records, read_config, read_table
 from portfolio_sdpo.backtest.run import simulate_agent
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.engine.folders import experiment_folder
-from portfolio_sdpo.experiments.engine.grid import Means, Outcome, Run, Stage, run_grid
+from portfolio_sdpo.experiments.engine.folders import experiment_folder, missing_runs
+from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
 from portfolio_sdpo.report.result import run_backtest
 from portfolio_sdpo.rl.progress import Board
@@ -32,7 +32,7 @@ from portfolio_sdpo.rl.trainer import Watcher
 
 
 @dataclass(frozen=True)
-class Made:
+class BacktestFolder:
     """A backtest that is there."""
 
     folder: Path
@@ -66,10 +66,10 @@ class Tables:
     trace: pd.DataFrame
 
 
-def made(experiment: StocksExperiment, root: Path | None = None) -> list[Made]:
+def list_backtests(experiment: StocksExperiment, root: Path | None = None) -> list[BacktestFolder]:
     """Every backtest that is there, in the order of the experiment."""
     folders = list_records(root or experiment_folder(experiment.name))
-    found = [Made(folder, read_config(folder)) for folder in folders]
+    found = [BacktestFolder(folder, read_config(folder)) for folder in folders]
     order = {label: place for place, label in enumerate((BENCHMARKS, *experiment.algorithms))}
     return sorted(found, key=lambda each: (order.get(each.label, len(order)), each.seeds))
 
@@ -94,7 +94,7 @@ class StocksRun(Run):
 
 
 @dataclass(frozen=True)
-class StocksWalk(StocksRun):
+class StocksAgentRun(StocksRun):
     """One agent with one seed, on its way through the dates."""
 
     seed: int
@@ -109,7 +109,7 @@ class StocksWalk(StocksRun):
     def details(self) -> dict[str, Any]:
         return self.experiment.backtest(self.label, [self.seed]).model_dump(mode="json")
 
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Only walks that are missing are made."""
         return False
 
@@ -125,9 +125,9 @@ class StocksBacktest(StocksRun):
         return self.label
 
     @property
-    def needs(self) -> Sequence[StocksWalk]:
+    def prerequisites(self) -> Sequence[StocksAgentRun]:
         seeds = () if self.label == BENCHMARKS else self.seeds
-        return [StocksWalk(self.experiment, self.label, self.root, seed) for seed in seeds]
+        return [StocksAgentRun(self.experiment, self.label, self.root, seed) for seed in seeds]
 
     def identity(self) -> dict[str, Any]:
         return {"label": self.label}
@@ -135,12 +135,12 @@ class StocksBacktest(StocksRun):
     def details(self) -> dict[str, Any]:
         return self.experiment.backtest(self.label, self.seeds).model_dump(mode="json")
 
-    def others(self) -> list[Made]:
+    def others(self) -> list[BacktestFolder]:
         """Backtests of the label that were made with other settings."""
-        found = made(self.experiment, self.root)
+        found = list_backtests(self.experiment, self.root)
         return [each for each in found if each.label == self.label and not each.declared_by(self.experiment)]
 
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         others = self.others()
         if others:
             raise RunError(
@@ -150,42 +150,46 @@ class StocksBacktest(StocksRun):
         return not self.seeds
 
 
-def pending_walks(experiment: StocksExperiment, root: Path | None = None) -> int:
+def count_pending_runs(experiment: StocksExperiment, root: Path | None = None) -> int:
     """How many walks `run_stocks` makes, if need be by replacing others."""
-    found = made(experiment, root)
+    found = list_backtests(experiment, root)
     agents = sum(len(_missing(experiment, label, found)) for label in experiment.shown)
     return agents + (len(experiment.strategies) if _missing(experiment, BENCHMARKS, found) else 0)
 
 
 def run_stocks(
-    experiment: StocksExperiment, *, root: Path | None = None, board: Board | None = None, **means: Unpack[Means]
+    experiment: StocksExperiment,
+    *,
+    root: Path | None = None,
+    board: Board | None = None,
+    **options: Unpack[GridOptions],
 ) -> list[Outcome]:
     """Make what is not there yet; an interrupted walk goes on where it was. One outcome for each label.
 
-    board: shows the walks while they are made. Everything else is one of the `Means`: `jobs`, `restart`, ...
+    board: shows the walks while they are made. Everything else is one of the `GridOptions`: `jobs`, `restart`, ...
     """
     root = root or experiment_folder(experiment.name)
-    found = made(experiment, root)
+    found = list_backtests(experiment, root)
     benchmarks, *labels = [
         StocksBacktest(experiment, label, root, tuple(_missing(experiment, label, found)))
         for label in (BENCHMARKS, *experiment.shown)
     ]
-    walks = [walk for label in labels if means.get("restart") or not label.others() for walk in label.needs]
+    walks = [walk for label in labels if options.get("restart") or not label.others() for walk in label.prerequisites]
     stages = [Stage([benchmarks, *walks]), Stage(labels)]
-    outcomes = run_grid(stages, make_stocks, board or Board(()), root, **means)
+    outcomes = run_grid(stages, make_stocks, board or Board(()), root, **options)
     names = {each.name for each in (benchmarks, *labels)}
     return [outcome for outcome in outcomes if outcome.run in names]
 
 
-def make_stocks(run: StocksWalk | StocksBacktest, watch: Watcher) -> dict[str, Any]:
+def make_stocks(run: StocksAgentRun | StocksBacktest, watch: Watcher) -> dict[str, Any]:
     """A walk, or a backtest from its walks."""
-    return _walk(run, watch) if isinstance(run, StocksWalk) else _record(run)
+    return _simulate(run, watch) if isinstance(run, StocksAgentRun) else _record_backtest(run)
 
 
-def read_tables(found: Collection[Made], seeds: Collection[int] | None = None) -> Tables:
+def read_tables(found: Collection[BacktestFolder], seeds: Collection[int] | None = None) -> Tables:
     """The tables of these backtests, of agents only those with the seeds."""
 
-    def joined(name: str, of: Collection[Made]) -> pd.DataFrame:
+    def joined(name: str, of: Collection[BacktestFolder]) -> pd.DataFrame:
         tables = [read_table(each.folder, name) for each in of]
         table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["strategy", "seed", "date"])
         return table if seeds is None else table[table["seed"].isna() | table["seed"].isin(list(seeds))]
@@ -197,28 +201,25 @@ def read_tables(found: Collection[Made], seeds: Collection[int] | None = None) -
     )
 
 
-def chosen(
+def select_backtests(
     experiment: StocksExperiment,
     root: Path | None = None,
     labels: Collection[str] | None = None,
     seeds: Collection[int] | None = None,
-) -> list[Made]:
+) -> list[BacktestFolder]:
     """What is there, of agents only these labels and seeds; a `RunError` if there is no agent among it."""
     found = [
         each
-        for each in made(experiment, root)
+        for each in list_backtests(experiment, root)
         if each.label == BENCHMARKS
         or ((labels is None or each.label in labels) and (seeds is None or not set(seeds).isdisjoint(each.seeds)))
     ]
     if all(each.label == BENCHMARKS for each in found):
-        raise RunError(
-            f"{root or experiment_folder(experiment.name)} holds no such runs yet: start them with "
-            f"`portfolio-sdpo experiment run {experiment.name}`."
-        )
+        raise missing_runs(root or experiment_folder(experiment.name), experiment.name)
     return found
 
 
-def _walk(run: StocksWalk, watch: Watcher) -> dict[str, Any]:
+def _simulate(run: StocksAgentRun, watch: Watcher) -> dict[str, Any]:
     """Walk the agent from where it was saved last."""
     settings, (agent,) = run.experiment.backtest(run.label, [run.seed]), run.experiment.agents(run.label, [run.seed])
     begun: list[float] = []
@@ -233,7 +234,7 @@ def _walk(run: StocksWalk, watch: Watcher) -> dict[str, Any]:
     return {"final_wealth": float(track.wealth[-1]), "updates": len(agent.trace)}
 
 
-def _record(run: StocksBacktest) -> dict[str, Any]:
+def _record_backtest(run: StocksBacktest) -> dict[str, Any]:
     """Make the backtest of a label, whose walks are there, in place of those with other settings."""
     experiment, label, seeds, others = run.experiment, run.label, run.seeds, run.others()
     target = run.root / (label if label == BENCHMARKS else f"{label}-{seeds[0]}")
@@ -248,7 +249,7 @@ def _record(run: StocksBacktest) -> dict[str, Any]:
     return {"folder": target.name, "records": result.record.metrics}
 
 
-def _missing(experiment: StocksExperiment, label: str, found: Collection[Made]) -> list[int]:
+def _missing(experiment: StocksExperiment, label: str, found: Collection[BacktestFolder]) -> list[int]:
     """Seeds that are still to be walked; benchmarks have none, and are there or not."""
     sound = [each for each in found if each.label == label and each.declared_by(experiment)]
     if label == BENCHMARKS:
@@ -257,7 +258,7 @@ def _missing(experiment: StocksExperiment, label: str, found: Collection[Made]) 
     return [seed for seed in experiment.seeds if seed not in there]
 
 
-def _drop(old: Collection[Made]) -> None:
+def _drop(old: Collection[BacktestFolder]) -> None:
     """Remove them, each out of sight first, so that no half of one is ever found."""
     for each in old:
         hidden = each.folder.with_name(f".{each.folder.name}.old")

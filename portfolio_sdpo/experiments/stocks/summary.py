@@ -7,8 +7,7 @@ windows of the limit's horizon, at the label's own α, lies below it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,55 +17,23 @@ import pandas as pd
 
 from portfolio_sdpo.backtest.record import split_by_track
 from portfolio_sdpo.common.files import json_ready
+from portfolio_sdpo.experiments.aggregates import MeanInterval
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, write_json
 from portfolio_sdpo.experiments.paper.claims import QUESTION_D
-from portfolio_sdpo.experiments.paper.evidence import SCORE, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.paper.verdicts import Judgement, judge
+from portfolio_sdpo.experiments.statistics.evidence import SCORE, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
-from portfolio_sdpo.experiments.stocks.runs import Made, Tables, chosen, read_tables
+from portfolio_sdpo.experiments.stocks.runs import BacktestFolder, Tables, read_tables, select_backtests
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, max_drawdown, window_returns
 from portfolio_sdpo.portfolio.shield import CvarLimit
 
-LEVEL = 0.95
 EQUAL_WEIGHT = "equal-weight"
 BASELINE = "ppo"
 
 
 @dataclass(frozen=True)
-class OverSeeds:
-    """One figure over seeds."""
-
-    mean: float
-    low: float | None
-    """Where the interval of the mean begins; None for fewer than two seeds."""
-    high: float | None
-    least: float
-    most: float
-
-    @classmethod
-    def of(cls, values: Iterable[float | None]) -> OverSeeds | None:
-        """None if there is nothing to average, or something is not defined.
-
-        >>> over = OverSeeds.of([1.0, 2.0, 3.0])
-        >>> over.mean, round(over.low, 3), round(over.high, 3)
-        (2.0, -0.484, 4.484)
-        """
-        given = list(values)
-        if not given or any(value is None or not math.isfinite(value) for value in given):
-            return None
-        array = np.array(given, dtype=np.float64)
-        mean, low, high = float(array.mean()), None, None
-        if len(array) > 1:
-            from scipy.stats import t
-
-            half = float(t.ppf(0.5 + LEVEL / 2, len(array) - 1) * array.std(ddof=1) / math.sqrt(len(array)))
-            low, high = mean - half, mean + half
-        return cls(mean, low, high, float(array.min()), float(array.max()))
-
-
-@dataclass(frozen=True)
-class WalkSummary:
+class TrackSummary:
     """One strategy with one seed."""
 
     strategy: str
@@ -91,7 +58,7 @@ class WalkSummary:
 
 
 @dataclass(frozen=True)
-class LabelSummary:
+class StrategySummary:
     """A label over its seeds, or a benchmark."""
 
     kind: Literal["agent", "benchmark"]
@@ -99,19 +66,19 @@ class LabelSummary:
     limit: CvarLimit
     updates: int | None
     """a day; None for a benchmark"""
-    final_wealth: OverSeeds | None
-    max_drawdown: OverSeeds | None
-    realised_cvar: OverSeeds | None
+    final_wealth: MeanInterval | None
+    max_drawdown: MeanInterval | None
+    realised_cvar: MeanInterval | None
     broken: float | None
     """share of seeds that break the bound"""
-    cash: OverSeeds | None
-    turnover: OverSeeds | None
-    training_cvar: OverSeeds | None
-    training_breaks: OverSeeds | None
+    cash: MeanInterval | None
+    turnover: MeanInterval | None
+    training_cvar: MeanInterval | None
+    training_breaks: MeanInterval | None
     training_worst: float | None
-    to_ppo: OverSeeds | None
+    to_ppo: MeanInterval | None
     """final wealth less that of PPO with the same seed"""
-    to_equal_weight: OverSeeds | None
+    to_equal_weight: MeanInterval | None
     """final wealth less that of 1/N"""
 
 
@@ -123,10 +90,10 @@ class StocksSummary:
     title: str
     first: str
     last: str
-    labels: dict[str, LabelSummary]
+    labels: dict[str, StrategySummary]
     claims: tuple[Judgement, ...]
     """the paper's, and what these walks say to them"""
-    walks: tuple[WalkSummary, ...]
+    walks: tuple[TrackSummary, ...]
     statistics: SeedStatistics | None = None
     outdated: tuple[str, ...] = ()
     """labels made with other settings than the experiment declares now"""
@@ -149,18 +116,18 @@ def summarise_stocks(
 ) -> StocksSummary:
     """What the experiment's folder holds, or of it only these labels and seeds, also written to its `summary.json`."""
     root = root or experiment_folder(experiment.name)
-    found = chosen(experiment, root, labels, seeds)
+    found = select_backtests(experiment, root, labels, seeds)
     tables = read_tables(found, seeds)
     limits, updates = _limits(found)
-    walks = summarise_walks(tables, limits)
-    evidence = evidence_of(walks, tables, limits)
+    walks = summarise_tracks(tables, limits)
+    evidence = build_evidence(walks, tables, limits)
     days = tables.equity["date"]
     summary = StocksSummary(
         experiment=experiment.name,
         title=experiment.title,
         first=str(days.min().date()),
         last=str(days.max().date()),
-        labels=over_seeds(walks, limits, updates),
+        labels=summarise_strategies(walks, limits, updates),
         claims=tuple(judge(claim, evidence) for claim in QUESTION_D.claims),
         walks=tuple(walks),
         statistics=SeedStatistics.of(evidence),
@@ -173,7 +140,7 @@ def summarise_stocks(
     return summary
 
 
-def summarise_walks(tables: Tables, limits: dict[str, CvarLimit]) -> list[WalkSummary]:
+def summarise_tracks(tables: Tables, limits: dict[str, CvarLimit]) -> list[TrackSummary]:
     """Each strategy and seed of the tables, measured by its own limit."""
     weights, traces = split_by_track(tables.weights), split_by_track(tables.trace)
     return [
@@ -182,9 +149,9 @@ def summarise_walks(tables: Tables, limits: dict[str, CvarLimit]) -> list[WalkSu
     ]
 
 
-def over_seeds(
-    walks: Sequence[WalkSummary], limits: dict[str, CvarLimit], updates: dict[str, int]
-) -> dict[str, LabelSummary]:
+def summarise_strategies(
+    walks: Sequence[TrackSummary], limits: dict[str, CvarLimit], updates: dict[str, int]
+) -> dict[str, StrategySummary]:
     """The walks of each label together; agents first."""
     names = dict.fromkeys(walk.strategy for walk in sorted(walks, key=lambda walk: walk.seed is None))
     return {name: _label(name, walks, limits[name], updates.get(name)) for name in names}
@@ -197,12 +164,12 @@ def stocks_evidence(
     seeds: Collection[int] | None = None,
 ) -> Evidence:
     """What the agents' walks say; all of them live through the same year, which is the only stratum."""
-    found = chosen(experiment, root, labels, seeds)
+    found = select_backtests(experiment, root, labels, seeds)
     tables, (limits, _) = read_tables(found, seeds), _limits(found)
-    return evidence_of(summarise_walks(tables, limits), tables, limits)
+    return build_evidence(summarise_tracks(tables, limits), tables, limits)
 
 
-def evidence_of(walks: Sequence[WalkSummary], tables: Tables, limits: dict[str, CvarLimit]) -> Evidence:
+def build_evidence(walks: Sequence[TrackSummary], tables: Tables, limits: dict[str, CvarLimit]) -> Evidence:
     """The same of walks that are summed up already."""
     traces = split_by_track(tables.trace)
     runs = []
@@ -236,7 +203,7 @@ def _walk(
     weights: pd.DataFrame,
     trace: pd.DataFrame | None,
     limit: CvarLimit,
-) -> WalkSummary:
+) -> TrackSummary:
     returns = equity["return"].to_numpy(dtype=np.float64)[1:]
     windows = window_returns(returns, limit.horizon)
     realised = float(conditional_value_at_risk(windows, limit.alpha)) if len(windows) else None
@@ -248,7 +215,7 @@ def _walk(
             "training_breaks": float((risk < trace["bound"].to_numpy(dtype=np.float64)).mean()),
             "training_worst": float(risk.min()),
         }
-    return WalkSummary(
+    return TrackSummary(
         strategy=name,
         seed=seed,
         final_wealth=float(equity["wealth"].iloc[-1]),
@@ -262,17 +229,17 @@ def _walk(
     )
 
 
-def _label(name: str, walks: Sequence[WalkSummary], limit: CvarLimit, updates: int | None) -> LabelSummary:
+def _label(name: str, walks: Sequence[TrackSummary], limit: CvarLimit, updates: int | None) -> StrategySummary:
     own = [walk for walk in walks if walk.strategy == name]
     agent = own[0].seed is not None
     broken = [walk.broken for walk in own if walk.broken is not None]
     worst = [walk.training_worst for walk in own if walk.training_worst is not None]
     one_n = next((walk.final_wealth for walk in walks if walk.strategy == EQUAL_WEIGHT), None)
 
-    def over(figure: str) -> OverSeeds | None:
+    def over(figure: str) -> MeanInterval | None:
         return _less(walks, name, figure)
 
-    return LabelSummary(
+    return StrategySummary(
         kind="agent" if agent else "benchmark",
         seeds=tuple(walk.seed for walk in own if walk.seed is not None),
         limit=limit,
@@ -291,20 +258,20 @@ def _label(name: str, walks: Sequence[WalkSummary], limit: CvarLimit, updates: i
     )
 
 
-def _less(walks: Sequence[WalkSummary], label: str, figure: str, level: float = 0.0) -> OverSeeds | None:
+def _less(walks: Sequence[TrackSummary], label: str, figure: str, level: float = 0.0) -> MeanInterval | None:
     """A figure of a label over its seeds, as distance from a level."""
     values = [getattr(walk, figure) for walk in walks if walk.strategy == label]
-    return OverSeeds.of(None if value is None else value - level for value in values)
+    return MeanInterval.of(None if value is None else value - level for value in values)
 
 
-def _paired(walks: Sequence[WalkSummary], label: str, rival: str) -> OverSeeds | None:
+def _paired(walks: Sequence[TrackSummary], label: str, rival: str) -> MeanInterval | None:
     """Final wealth less that of the rival with the same seed, over the seeds that both have."""
     theirs = {walk.seed: walk.final_wealth for walk in walks if walk.strategy == rival}
     own = [walk for walk in walks if walk.strategy == label and walk.seed in theirs]
-    return OverSeeds.of(walk.final_wealth - theirs[walk.seed] for walk in own)
+    return MeanInterval.of(walk.final_wealth - theirs[walk.seed] for walk in own)
 
 
-def _limits(found: Sequence[Made]) -> tuple[dict[str, CvarLimit], dict[str, int]]:
+def _limits(found: Sequence[BacktestFolder]) -> tuple[dict[str, CvarLimit], dict[str, int]]:
     """What each strategy is measured by, and the updates a day of each agent."""
     limits: dict[str, CvarLimit] = {}
     updates: dict[str, int] = {}

@@ -13,14 +13,15 @@ from portfolio_sdpo.envs import RandomCmdpVectorEnv
 from portfolio_sdpo.envs.exact import maximise_cvar, solve_cvar, solve_variance
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.experiments.cmdp.beyond_paper import BEYOND
-from portfolio_sdpo.experiments.cmdp.cases import cases
-from portfolio_sdpo.experiments.cmdp.declared import TUNING_CMDP_SEED, Experiment, find_experiment
-from portfolio_sdpo.experiments.cmdp.figures import NAMES, colour_of, make_figures
-from portfolio_sdpo.experiments.cmdp.references import compute
-from portfolio_sdpo.experiments.cmdp.report import render
-from portfolio_sdpo.experiments.cmdp.runs import run_experiment
-from portfolio_sdpo.experiments.cmdp.summary import cmdp_evidence, summarise
-from portfolio_sdpo.experiments.paper.verdicts import name_of
+from portfolio_sdpo.experiments.cmdp.declared import find_cmdp_experiment
+from portfolio_sdpo.experiments.cmdp.experiment import TUNING_CMDP_SEED, CmdpExperiment
+from portfolio_sdpo.experiments.cmdp.figures import make_cmdp_figures
+from portfolio_sdpo.experiments.cmdp.references import compute_references
+from portfolio_sdpo.experiments.cmdp.report import render_cmdp
+from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs, run_cmdp
+from portfolio_sdpo.experiments.cmdp.summary import cmdp_evidence, summarise_cmdp
+from portfolio_sdpo.experiments.labels import NAMES, display_name
+from portfolio_sdpo.experiments.style import algorithm_colour
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Constraint, CVaR, Expectation
 from portfolio_sdpo.rl import Problem
@@ -33,7 +34,7 @@ GRIDS = pytest.mark.parametrize("name", ["cmdp-variance-critics", "cmdp-cvar-cri
 
 @GRIDS
 def test_one_part_changes_at_a_time(name):
-    algorithms = find_experiment(name).algorithms
+    algorithms = find_cmdp_experiment(name).algorithms
 
     def differing(one, other):
         """Fields that both have, and in which they differ."""
@@ -50,7 +51,7 @@ def test_one_part_changes_at_a_time(name):
     assert algorithms["pcpo"].gae_lambda == algorithms["sdpo"].risk_lambda
 
 
-def best(experiment: Experiment, constraint: Constraint) -> float:
+def best(experiment: CmdpExperiment, constraint: Constraint) -> float:
     """The highest objective within another bound."""
     cmdp, problem = experiment.cmdp.draw(TUNING_CMDP_SEED), experiment.problem
     if isinstance(problem.objective, CVaR):
@@ -61,9 +62,9 @@ def best(experiment: Experiment, constraint: Constraint) -> float:
 
 
 @pytest.mark.parametrize("experiment", BEYOND, ids=lambda experiment: experiment.name)
-def test_the_bounds_bind(experiment: Experiment):
+def test_the_bounds_bind(experiment: CmdpExperiment):
     """The best policy without them breaks them, and the best within them is right at them."""
-    known = compute(experiment.cmdp.draw(TUNING_CMDP_SEED), experiment.problem)
+    known = compute_references(experiment.cmdp.draw(TUNING_CMDP_SEED), experiment.problem)
     (constraint,) = experiment.problem.constraints
     assert known.optimum is not None
     assert constraint.slack(known.unconstrained.risks[0]) < 0
@@ -81,7 +82,7 @@ def test_the_bounds_bind(experiment: Experiment):
 @GRIDS
 def test_critics_know_after_the_first_rollout_that_laws_narrow_to_the_end(name):
     """Else the risk advantage of every last step, by which the distribution ends, drowns all others."""
-    experiment = find_experiment(name)
+    experiment = find_cmdp_experiment(name)
     cmdp, settings = experiment.cmdp.draw(TUNING_CMDP_SEED), experiment.algorithms["sdpo"]
     env = RandomCmdpVectorEnv(cmdp, experiment.episodes)
     torch.manual_seed(0)
@@ -95,24 +96,24 @@ def test_critics_know_after_the_first_rollout_that_laws_narrow_to_the_end(name):
 
 
 @pytest.mark.parametrize("experiment", BEYOND, ids=lambda experiment: experiment.name)
-def test_every_label_has_a_name_and_a_colour_of_its_own(experiment: Experiment):
-    assert all(name_of(label) == NAMES[label] for label in experiment.algorithms)
-    assert len({colour_of(label) for label in experiment.algorithms}) == len(experiment.algorithms)
+def test_every_label_has_a_name_and_a_colour_of_its_own(experiment: CmdpExperiment):
+    assert all(display_name(label) == NAMES[label] for label in experiment.algorithms)
+    assert len({algorithm_colour(label) for label in experiment.algorithms}) == len(experiment.algorithms)
 
 
-def test_what_each_label_maximises(tiny: Experiment):
-    preset = find_experiment("cmdp-cvar-objective")
+def test_what_each_label_maximises(tiny: CmdpExperiment):
+    preset = find_cmdp_experiment("cmdp-cvar-objective")
     assert isinstance(preset.problem_of("sdpo-cvar").objective, CVaR)
     assert preset.problem_of("sdpo-mean") == preset.problem.model_copy(update={"objective": Expectation()})
     assert preset.algorithms["sdpo-cvar"] == preset.algorithms["sdpo-mean"]
     assert preset.with_changes(algorithms=("sdpo-cvar",)).objectives == {}
-    assert Experiment.model_validate_json(preset.model_dump_json()) == preset
+    assert CmdpExperiment.model_validate_json(preset.model_dump_json()) == preset
     with pytest.raises(SettingsError, match=r"objectives.*ipo is none of the algorithms"):
-        Experiment(**{**dict(tiny), "objectives": {"ipo": Expectation()}})
+        CmdpExperiment(**{**dict(tiny), "objectives": {"ipo": Expectation()}})
 
 
 @pytest.fixture(scope="module")
-def cautious(tiny: Experiment) -> Experiment:
+def cautious(tiny: CmdpExperiment) -> CmdpExperiment:
     """The tiny grid with the CVaR as its objective, which one of two SDPOs maximises."""
     fields = {
         **dict(tiny),
@@ -125,22 +126,22 @@ def cautious(tiny: Experiment) -> Experiment:
         "objectives": {"sdpo-mean": Expectation()},
         "seeds": (0,),
     }
-    return Experiment(**fields)
+    return CmdpExperiment(**fields)
 
 
 @pytest.fixture(scope="module")
-def cautious_run(cautious: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cautious_run(cautious: CmdpExperiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("experiments") / "cautious"
-    outcomes = run_experiment(cautious, jobs=1, root=root)
+    outcomes = run_cmdp(cautious, jobs=1, root=root)
     assert [outcome.status for outcome in outcomes] == ["finished"] * len(outcomes)
     return root
 
 
-def test_all_are_measured_by_the_problems_objective(cautious: Experiment, cautious_run: Path):
-    summary = summarise(cautious, cautious_run)
-    known = compute(cautious.cmdp.draw(11), cautious.problem)
+def test_all_are_measured_by_the_problems_objective(cautious: CmdpExperiment, cautious_run: Path):
+    summary = summarise_cmdp(cautious, cautious_run)
+    known = compute_references(cautious.cmdp.draw(11), cautious.problem)
     assert known.optimum is not None and known.uniform.objective is not None
-    for case in cases(cautious, cautious_run):
+    for case in cmdp_runs(cautious, cautious_run):
         rows = read_rows(case.folder / "metrics.parquet")
         assert {"integrated_objective", "true_objective", "exact_return", "exact_risk_0"} <= rows[0].keys()
         # The learner's own view is of what it maximises itself.
@@ -157,11 +158,11 @@ def test_all_are_measured_by_the_problems_objective(cautious: Experiment, cautio
     assert [run.figures["score"] for run in evidence.runs] == [run.share_of_gain for run in summary.runs]
 
 
-def test_references_of_a_tail(cautious: Experiment):
+def test_references_of_a_tail(cautious: CmdpExperiment):
     """Without the bound the best tail is that of the policy that maximises it, not of the one with the best mean."""
     cmdp = cautious.cmdp.draw(11)
-    tail = compute(cmdp, cautious.problem)
-    mean = compute(cmdp, cautious.problem_of("sdpo-mean"))
+    tail = compute_references(cmdp, cautious.problem)
+    mean = compute_references(cmdp, cautious.problem_of("sdpo-mean"))
     assert tail.optimum is not None and tail.upper_bound is not None
     assert tail.uniform.value < tail.optimum.value <= tail.upper_bound
     assert tail.optimum.value <= tail.unconstrained.value
@@ -169,12 +170,12 @@ def test_references_of_a_tail(cautious: Experiment):
     assert mean.uniform.objective is None and mean.uniform.value == mean.uniform.mean == tail.uniform.mean
 
 
-def test_the_page_and_the_figures_show_the_objective(cautious: Experiment, cautious_run: Path):
+def test_the_page_and_the_figures_show_the_objective(cautious: CmdpExperiment, cautious_run: Path):
     console = Console(file=io.StringIO(), width=100)
-    console.print(render(summarise(cautious, cautious_run)))
+    console.print(render_cmdp(summarise_cmdp(cautious, cautious_run)))
     text = console.file.getvalue()
     assert all(word in text for word in ("objective", "SDPO for CVaR", "SDPO for the mean", "wear <= 9"))
-    learning = make_figures(cautious, cautious_run)[1].read_text()
+    learning = make_cmdp_figures(cautious, cautious_run)[1].read_text()
     for title in ("(a) 0.1-CVaR of the return", "(b) expected return", "(c) expectation of wear"):
         assert title in learning
     assert "0.1-CVaR" in (cautious_run / "evaluation.svg").read_text()

@@ -8,9 +8,9 @@ import torch
 
 from portfolio_sdpo.envs import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.envs.exact import evaluate, uniform_policy
-from portfolio_sdpo.experiments.cmdp.cases import Case
-from portfolio_sdpo.experiments.cmdp.declared import Experiment
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.probe import Probe, exact_figures, sampled_figures, sharp_kind
+from portfolio_sdpo.experiments.cmdp.runs import CmdpRun
 from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Constraint
@@ -88,11 +88,11 @@ def test_episodes_are_fresh_in_every_iteration_and_the_same_every_time(cmdp, pol
 
 
 @pytest.mark.parametrize("label", ["ppo", "sdpo"])
-def test_training_is_the_same_with_and_without_it(tiny: Experiment, tmp_path: Path, label: str):
+def test_training_is_the_same_with_and_without_it(tiny: CmdpExperiment, tmp_path: Path, label: str):
     cmdp = tiny.cmdp.draw(11)
     logs, weights = [], []
     for name in ("with", "without"):
-        case = Case(tiny, label, 11, 0, tmp_path / name)
+        case = CmdpRun(tiny, label, 11, 0, tmp_path / name)
         probe = Probe(cmdp, tiny.problem, case.seed, episodes=50) if name == "with" else None
         trainer = Trainer(case.settings(cmdp), RandomCmdpVectorEnv(cmdp, tiny.episodes), case.folder, probe)
         logs.append(trainer.run())

@@ -11,10 +11,9 @@ import pytest
 from portfolio_sdpo.envs import random_cmdp
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cmdp import runs as runner
-from portfolio_sdpo.experiments.cmdp.cases import Case, cases, digest
-from portfolio_sdpo.experiments.cmdp.declared import Experiment, SafeStart
-from portfolio_sdpo.experiments.cmdp.runs import run_experiment
-from portfolio_sdpo.experiments.cmdp.summary import summarise
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, SafeStart
+from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, digest, run_cmdp
+from portfolio_sdpo.experiments.cmdp.summary import summarise_cmdp
 from portfolio_sdpo.experiments.engine.folders import read_json
 from portfolio_sdpo.experiments.engine.grid import Outcome
 from portfolio_sdpo.rl import ActorSettings, IpoSettings, PpoSettings
@@ -40,7 +39,7 @@ def finished(tiny_run, tmp_path: Path) -> Path:
     return root
 
 
-def test_every_run_of_the_grid_is_made(tiny: Experiment, tiny_run):
+def test_every_run_of_the_grid_is_made(tiny: CmdpExperiment, tiny_run):
     root, outcomes = tiny_run
     assert statuses(outcomes) == dict.fromkeys(RUNS, "finished")
     for run in RUNS:
@@ -50,22 +49,22 @@ def test_every_run_of_the_grid_is_made(tiny: Experiment, tiny_run):
     assert (root / "references-11.json").exists() and (root / "references-12.json").exists()
 
 
-def test_two_jobs_give_the_same_bytes_as_one(tiny: Experiment, tiny_run, tmp_path: Path):
-    outcomes = run_experiment(tiny, jobs=2, root=tmp_path / "tiny")
+def test_two_jobs_give_the_same_bytes_as_one(tiny: CmdpExperiment, tiny_run, tmp_path: Path):
+    outcomes = run_cmdp(tiny, jobs=2, root=tmp_path / "tiny")
     assert statuses(outcomes) == dict.fromkeys(RUNS, "finished")
     assert contents(tmp_path / "tiny") == contents(tiny_run[0])
 
 
-def test_finished_runs_are_skipped_and_only_the_missing_one_is_made(tiny: Experiment, tiny_run, finished: Path):
+def test_finished_runs_are_skipped_and_only_the_missing_one_is_made(tiny: CmdpExperiment, tiny_run, finished: Path):
     shutil.rmtree(finished / "sdpo-11-0")
-    assert statuses(run_experiment(tiny, root=finished)) == {
+    assert statuses(run_cmdp(tiny, root=finished)) == {
         **dict.fromkeys(RUNS, "skipped"),
         "sdpo-11-0": "finished",
     }
     assert contents(finished) == contents(tiny_run[0])
 
 
-def test_an_interrupted_run_goes_on(tiny: Experiment, tiny_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_interrupted_run_goes_on(tiny: CmdpExperiment, tiny_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Stopped in its third iteration, it has a checkpoint of two; the rest follows with the next call."""
 
     def interrupt(self, policy, iteration):
@@ -76,33 +75,33 @@ def test_an_interrupted_run_goes_on(tiny: Experiment, tiny_run, tmp_path: Path, 
     measure = runner.Probe.__call__
     monkeypatch.setattr(runner.Probe, "__call__", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(tiny, root=tmp_path / "tiny")
+        run_cmdp(tiny, root=tmp_path / "tiny")
     monkeypatch.undo()
     assert len(read_rows(tmp_path / "tiny" / "ppo-11-0" / "metrics.parquet")) == 2
-    assert statuses(run_experiment(tiny, root=tmp_path / "tiny")) == dict.fromkeys(RUNS, "finished")
+    assert statuses(run_cmdp(tiny, root=tmp_path / "tiny")) == dict.fromkeys(RUNS, "finished")
     assert contents(tmp_path / "tiny") == contents(tiny_run[0])
 
 
-def test_a_run_with_other_settings_is_reported_and_kept(tiny: Experiment, tiny_run, finished: Path):
+def test_a_run_with_other_settings_is_reported_and_kept(tiny: CmdpExperiment, tiny_run, finished: Path):
     longer = tiny.with_changes(iterations=5, algorithms=("ppo",), seeds=(0,))
-    (outcome,) = run_experiment(longer, root=finished)
+    (outcome,) = run_cmdp(longer, root=finished)
     assert outcome.status == "failed"
     assert "holds a run with other settings: add --restart to replace it" in outcome.message
     assert contents(finished) == contents(tiny_run[0])
 
 
-def test_restart_replaces_a_run_with_other_settings(tiny: Experiment, finished: Path):
+def test_restart_replaces_a_run_with_other_settings(tiny: CmdpExperiment, finished: Path):
     longer = tiny.with_changes(iterations=5, algorithms=("ppo",), seeds=(0,))
-    assert statuses(run_experiment(longer, root=finished, restart=True)) == {"ppo-11-0": "finished"}
+    assert statuses(run_cmdp(longer, root=finished, restart=True)) == {"ppo-11-0": "finished"}
     assert len(read_rows(finished / "ppo-11-0" / "metrics.parquet")) == 5
-    assert statuses(run_experiment(longer, root=finished, restart=True)) == {"ppo-11-0": "skipped"}
+    assert statuses(run_cmdp(longer, root=finished, restart=True)) == {"ppo-11-0": "skipped"}
 
 
-def test_a_run_that_fails_does_not_stop_the_others(tiny: Experiment, tmp_path: Path):
+def test_a_run_that_fails_does_not_stop_the_others(tiny: CmdpExperiment, tmp_path: Path):
     """IPO bounds only expectations."""
     algorithms = {"ipo": IpoSettings(), "ppo": tiny.algorithms["ppo"]}
-    grid = Experiment(**{**dict(tiny), "algorithms": algorithms, "seeds": (0,)})
-    outcomes = run_experiment(grid, root=tmp_path)
+    grid = CmdpExperiment(**{**dict(tiny), "algorithms": algorithms, "seeds": (0,)})
+    outcomes = run_cmdp(grid, root=tmp_path)
     assert statuses(outcomes) == {"ipo-11-0": "failed", "ppo-11-0": "finished"}
     assert "use sdpo for this measure" in outcomes[0].message
     assert read_json(tmp_path / "ipo-11-0" / "failure.json") == {
@@ -112,19 +111,19 @@ def test_a_run_that_fails_does_not_stop_the_others(tiny: Experiment, tmp_path: P
         "error": "SettingsError",
         "message": outcomes[0].message,
     }
-    assert summarise(grid, tmp_path).failures == {"ipo-11-0": outcomes[0].message}
+    assert summarise_cmdp(grid, tmp_path).failures == {"ipo-11-0": outcomes[0].message}
 
 
-def with_start(tiny: Experiment, bound: float, iterations: int = 8) -> Experiment:
+def with_start(tiny: CmdpExperiment, bound: float, iterations: int = 8) -> CmdpExperiment:
     start = SafeStart(
         algorithm=tiny.algorithms["ppo"], iterations=iterations, episodes=8, bounds=(bound,), fresh_episodes=50
     )
-    return Experiment(**{**dict(tiny), "safe_start": start, "seeds": (0,)})
+    return CmdpExperiment(**{**dict(tiny), "safe_start": start, "seeds": (0,)})
 
 
-def test_all_algorithms_start_from_the_policy_of_phase_one(tiny: Experiment, tmp_path: Path):
+def test_all_algorithms_start_from_the_policy_of_phase_one(tiny: CmdpExperiment, tmp_path: Path):
     grid = with_start(tiny, bound=1000.0)
-    assert statuses(run_experiment(grid, root=tmp_path)) == {
+    assert statuses(run_cmdp(grid, root=tmp_path)) == {
         "start-11-0": "finished",
         "ppo-11-0": "finished",
         "sdpo-11-0": "finished",
@@ -138,31 +137,31 @@ def test_all_algorithms_start_from_the_policy_of_phase_one(tiny: Experiment, tmp
         first[run] = read_rows(tmp_path / run / "metrics.parquet")[0]
     begin = read_json(tmp_path / "start-11-0" / "final.json")["figures"]
     assert first["ppo-11-0"]["exact_return"] == first["sdpo-11-0"]["exact_return"] == begin["exact_return"]
-    assert set(statuses(run_experiment(grid, root=tmp_path)).values()) == {"skipped"}
+    assert set(statuses(run_cmdp(grid, root=tmp_path)).values()) == {"skipped"}
 
 
-def test_another_phase_one_makes_other_runs(tiny: Experiment, tmp_path: Path):
+def test_another_phase_one_makes_other_runs(tiny: CmdpExperiment, tmp_path: Path):
     """Also where it happens to end after as many iterations, in a checkpoint of the same name."""
-    run_experiment(with_start(tiny, bound=1000.0), root=tmp_path)
+    run_cmdp(with_start(tiny, bound=1000.0), root=tmp_path)
     other = with_start(tiny, bound=1000.0)
     algorithm = PpoSettings(**{**dict(tiny.algorithms["ppo"]), "actor": ActorSettings(hidden=(), learning_rate=0.1)})
     assert other.safe_start is not None
     start = SafeStart(**{**dict(other.safe_start), "algorithm": algorithm})
-    other = Experiment(**{**dict(other), "safe_start": start})
-    assert set(statuses(run_experiment(other, root=tmp_path)).values()) == {"failed"}
-    assert set(statuses(run_experiment(other, root=tmp_path, restart=True)).values()) == {"finished"}
+    other = CmdpExperiment(**{**dict(other), "safe_start": start})
+    assert set(statuses(run_cmdp(other, root=tmp_path)).values()) == {"failed"}
+    assert set(statuses(run_cmdp(other, root=tmp_path, restart=True)).values()) == {"finished"}
 
 
-def test_a_start_that_lost_its_checkpoints_is_made_again(tiny: Experiment, tmp_path: Path):
+def test_a_start_that_lost_its_checkpoints_is_made_again(tiny: CmdpExperiment, tmp_path: Path):
     grid = with_start(tiny, bound=1000.0)
-    run_experiment(grid, root=tmp_path)
+    run_cmdp(grid, root=tmp_path)
     before = (tmp_path / "start-11-0" / "checkpoint-0000001.safetensors").read_bytes()
     for path in (tmp_path / "start-11-0").glob("checkpoint-*"):
         path.unlink()
-    case = cases(grid, tmp_path)[0]
+    case = cmdp_runs(grid, tmp_path)[0]
     with pytest.raises(RunError, match=r"start-11-0 has no checkpoint: run the experiment again"):
         case.settings(grid.cmdp.draw(11))
-    assert statuses(run_experiment(grid, root=tmp_path)) == {
+    assert statuses(run_cmdp(grid, root=tmp_path)) == {
         "start-11-0": "finished",
         "ppo-11-0": "skipped",
         "sdpo-11-0": "skipped",
@@ -170,15 +169,15 @@ def test_a_start_that_lost_its_checkpoints_is_made_again(tiny: Experiment, tmp_p
     assert (tmp_path / "start-11-0" / "checkpoint-0000001.safetensors").read_bytes() == before
 
 
-def test_runs_may_move_with_their_start(tiny: Experiment, tmp_path: Path):
+def test_runs_may_move_with_their_start(tiny: CmdpExperiment, tmp_path: Path):
     grid = with_start(tiny, bound=1000.0)
-    run_experiment(grid, root=tmp_path / "here")
+    run_cmdp(grid, root=tmp_path / "here")
     (tmp_path / "here").rename(tmp_path / "there")
-    assert set(statuses(run_experiment(grid, root=tmp_path / "there")).values()) == {"skipped"}
+    assert set(statuses(run_cmdp(grid, root=tmp_path / "there")).values()) == {"skipped"}
 
 
 @pytest.mark.parametrize("file", ["metrics.parquet", "evaluation.npy", "final.json"])
-def test_a_full_disk_is_one_sentence(tiny: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str):
+def test_a_full_disk_is_one_sentence(tiny: CmdpExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str):
     """Also at the end of phase I, and when it is written down what a policy is worth."""
     put = os.replace
 
@@ -188,20 +187,20 @@ def test_a_full_disk_is_one_sentence(tiny: Experiment, tmp_path: Path, monkeypat
         put(source, target)
 
     monkeypatch.setattr(os, "replace", full)
-    start, *_ = run_experiment(with_start(tiny, bound=1000.0), root=tmp_path)
+    start, *_ = run_cmdp(with_start(tiny, bound=1000.0), root=tmp_path)
     assert start.status == "failed" and "No space left on device" in start.message
 
 
-def test_phase_one_that_finds_nothing_says_how_near_it_came(tiny: Experiment, tmp_path: Path):
-    start, ppo, sdpo = run_experiment(with_start(tiny, bound=0.001), root=tmp_path)
+def test_phase_one_that_finds_nothing_says_how_near_it_came(tiny: CmdpExperiment, tmp_path: Path):
+    start, ppo, sdpo = run_cmdp(with_start(tiny, bound=0.001), root=tmp_path)
     assert (start.status, ppo.status, sdpo.status) == ("failed", "failed", "failed")
     assert "in 8 iterations (best slack -" in start.message
     assert ppo.message == f"start-11-0: {start.message}"
 
 
-def test_cases_are_ordered_seed_by_seed(tiny: Experiment, tmp_path: Path):
-    assert [case.name for case in cases(tiny, tmp_path)] == RUNS
-    assert all(isinstance(case, Case) and case.start is None for case in cases(tiny, tmp_path))
+def test_cases_are_ordered_seed_by_seed(tiny: CmdpExperiment, tmp_path: Path):
+    assert [case.name for case in cmdp_runs(tiny, tmp_path)] == RUNS
+    assert all(isinstance(case, CmdpRun) and case.start is None for case in cmdp_runs(tiny, tmp_path))
 
 
 def test_the_digest_of_a_cmdp_tells_horizons_and_costs_apart():

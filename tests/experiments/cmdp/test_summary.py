@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp.cases import cases
-from portfolio_sdpo.experiments.cmdp.declared import Experiment
-from portfolio_sdpo.experiments.cmdp.references import Reference, References, compute
-from portfolio_sdpo.experiments.cmdp.summary import RunRisk, Spread, summarise, summarise_risk
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
+from portfolio_sdpo.experiments.cmdp.references import Reference, References, compute_references
+from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs
+from portfolio_sdpo.experiments.cmdp.summary import RunRisk, Spread, summarise_cmdp, summarise_risk
 from portfolio_sdpo.experiments.engine.folders import write_json
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.metrics import write_rows
@@ -74,18 +74,18 @@ def test_share_of_gain():
     assert References(known.uniform, known.unconstrained, None, None).share_of_gain(25.0) is None
 
 
-def test_references_are_in_order(tiny: Experiment):
-    known = compute(tiny.cmdp.draw(11), tiny.problem)
+def test_references_are_in_order(tiny: CmdpExperiment):
+    known = compute_references(tiny.cmdp.draw(11), tiny.problem)
     assert known.optimum is not None and known.upper_bound is not None
     assert known.uniform.mean < known.optimum.mean <= known.upper_bound <= known.unconstrained.mean + 1e-9
     assert known.optimum.risks[0] <= 4.0 + 1e-9 < known.unconstrained.risks[0]
 
 
 @pytest.fixture
-def made_up(tiny: Experiment, tmp_path: Path) -> Path:
+def made_up(tiny: CmdpExperiment, tmp_path: Path) -> Path:
     """Two SDPO runs, one PPO run, one that failed and one that is not finished."""
     returns = {"sdpo-11-0": 25.0, "sdpo-12-1": 20.0, "ppo-11-0": 35.0}
-    for case in cases(tiny, tmp_path):
+    for case in cmdp_runs(tiny, tmp_path):
         case.folder.mkdir()
         settings = {
             "algorithm": tiny.algorithms[case.label].model_dump(mode="json"),
@@ -111,8 +111,8 @@ def made_up(tiny: Experiment, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_experiment_sums_up(tiny: Experiment, made_up: Path):
-    summary = summarise(tiny, made_up)
+def test_an_experiment_sums_up(tiny: CmdpExperiment, made_up: Path):
+    summary = summarise_cmdp(tiny, made_up)
     sdpo, ppo = summary.algorithms["sdpo"], summary.algorithms["ppo"]
     assert (sdpo.runs, sdpo.final_return, sdpo.suboptimality_bound) == (2, Spread(22.5, 12.5**0.5), 0.5)
     # (25 − 10) / (30 − 10) and (20 − 10) / (20 − 10)
@@ -127,30 +127,30 @@ def test_an_experiment_sums_up(tiny: Experiment, made_up: Path):
     assert json.loads((made_up / "summary.json").read_text())["algorithms"]["ppo"]["runs"] == 1
 
 
-def test_failed_and_outdated_runs_are_named(tiny: Experiment, made_up: Path):
-    (case,) = (case for case in cases(tiny, made_up) if case.name == "ppo-12-1")
+def test_failed_and_outdated_runs_are_named(tiny: CmdpExperiment, made_up: Path):
+    (case,) = (case for case in cmdp_runs(tiny, made_up) if case.name == "ppo-12-1")
     case.record_failure(RunError("it fell over."))
     config = json.loads((made_up / "sdpo-11-0" / "config.json").read_text())
     config["settings"]["algorithm"]["clip"] = 0.3
     write_json(made_up / "sdpo-11-0" / "config.json", config)
-    summary = summarise(tiny, made_up)
+    summary = summarise_cmdp(tiny, made_up)
     assert summary.failures == {"ppo-12-1": "it fell over."}
     assert summary.outdated == ("sdpo-11-0",)
 
 
-def test_only_some_runs(tiny: Experiment, made_up: Path):
+def test_only_some_runs(tiny: CmdpExperiment, made_up: Path):
     chosen = tiny.with_changes(seeds=(0,))
-    summary = summarise(chosen, made_up, only=cases(chosen, made_up))
+    summary = summarise_cmdp(chosen, made_up, only=cmdp_runs(chosen, made_up))
     assert [(run.label, run.seed) for run in summary.runs] == [("ppo", 0), ("sdpo", 0)]
 
 
-def test_nothing_there_yet(tiny: Experiment, tmp_path: Path):
+def test_nothing_there_yet(tiny: CmdpExperiment, tmp_path: Path):
     with pytest.raises(RunError, match=r"holds no such runs yet: start them with .*experiment run tiny"):
-        summarise(tiny, tmp_path)
+        summarise_cmdp(tiny, tmp_path)
 
 
-def test_the_real_thing(tiny: Experiment, tiny_run):
-    summary = summarise(tiny, tiny_run[0])
+def test_the_real_thing(tiny: CmdpExperiment, tiny_run):
+    summary = summarise_cmdp(tiny, tiny_run[0])
     assert {label: algorithm.runs for label, algorithm in summary.algorithms.items()} == {"ppo": 2, "sdpo": 2}
     assert summary.algorithms["sdpo"].suboptimality_bound == 1.0
     assert all(run.share_of_gain is not None for run in summary.runs)

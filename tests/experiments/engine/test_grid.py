@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp.cases import Case, cases
-from portfolio_sdpo.experiments.cmdp.declared import Experiment
-from portfolio_sdpo.experiments.cmdp.runs import run_experiment, train
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
+from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, run_cmdp, train_cmdp
 from portfolio_sdpo.experiments.engine.folders import read_json
 from portfolio_sdpo.experiments.engine.grid import Observer, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.engine.parallel import UNDER_WAY
@@ -28,20 +27,20 @@ class Heard(Observer):
     def __init__(self) -> None:
         self.news: list[tuple[str, str]] = []
 
-    def begun(self, run: Run) -> None:
+    def run_started(self, run: Run) -> None:
         self.news.append(("begun", run.name))
 
-    def ended(self, run: Run, outcome: Outcome) -> None:
+    def run_ended(self, run: Run, outcome: Outcome) -> None:
         self.news.append((outcome.status, run.name))
 
-    def skipped(self, run: Run) -> None:
+    def run_skipped(self, run: Run) -> None:
         self.news.append(("skipped", run.name))
 
 
-def test_a_killed_worker_costs_its_run_a_retry_and_the_other_nothing(tiny: Experiment, tiny_run, tmp_path: Path):
+def test_a_killed_worker_costs_its_run_a_retry_and_the_other_nothing(tiny: CmdpExperiment, tiny_run, tmp_path: Path):
     """A real SIGKILL, when both runs have a checkpoint and neither is done."""
 
-    def make(case: Case, watch):
+    def make(case: CmdpRun, watch):
         (case.root / f"{case.label}-by-{os.getpid()}").touch()
         killed = case.root / "killed"
 
@@ -55,7 +54,7 @@ def test_a_killed_worker_costs_its_run_a_retry_and_the_other_nothing(tiny: Exper
                     killed.touch()
                     os.kill(os.getpid(), signal.SIGKILL)
 
-        return train(case, act)
+        return train_cmdp(case, act)
 
     lost: list[str] = []
 
@@ -63,7 +62,7 @@ def test_a_killed_worker_costs_its_run_a_retry_and_the_other_nothing(tiny: Exper
         def again(self, name: str, why: str) -> None:
             lost.append(f"{name}: {why}")
 
-    grid = cases(tiny.with_changes(seeds=(0,)), tmp_path)
+    grid = cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path)
     outcomes = run_grid([Stage(grid)], make, Watching(()), tmp_path, jobs=2)
     assert statuses(outcomes) == {"ppo-11-0": "finished", "sdpo-11-0": "finished"}
     assert lost == ["ppo-11-0: its worker process was killed, perhaps for lack of memory, retry 1 of 2"]
@@ -74,14 +73,14 @@ def test_a_killed_worker_costs_its_run_a_retry_and_the_other_nothing(tiny: Exper
     assert not list(tmp_path.glob("*/failure.json")) and not (tmp_path / UNDER_WAY).exists()
 
 
-def test_a_run_that_loses_every_worker_is_given_up_and_the_others_are_not(tiny: Experiment, tmp_path: Path):
-    def make(case: Case, watch):
+def test_a_run_that_loses_every_worker_is_given_up_and_the_others_are_not(tiny: CmdpExperiment, tmp_path: Path):
+    def make(case: CmdpRun, watch):
         if case.label == "ppo":
             Path(case.root, f"tried-{time.time_ns()}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return train(case, watch)
+        return train_cmdp(case, watch)
 
-    grid = cases(tiny.with_changes(seeds=(0,)), tmp_path)
+    grid = cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path)
     heard = Heard()
     outcomes = run_grid([Stage(grid)], make, Board(()), tmp_path, jobs=2, retries=1, observer=heard)
     assert statuses(outcomes) == {"ppo-11-0": "failed", "sdpo-11-0": "finished"}
@@ -98,16 +97,16 @@ def test_a_run_that_loses_every_worker_is_given_up_and_the_others_are_not(tiny: 
     ]
 
 
-def test_a_mistake_in_one_run_is_recorded_with_its_place_and_not_retried(tiny: Experiment, tmp_path: Path):
+def test_a_mistake_in_one_run_is_recorded_with_its_place_and_not_retried(tiny: CmdpExperiment, tmp_path: Path):
     tried = []
 
-    def make(case: Case, watch):
+    def make(case: CmdpRun, watch):
         tried.append(case.name)
         if case.label == "ppo":
             raise KeyError("quantile")
 
     heard = Heard()
-    grid = cases(tiny.with_changes(seeds=(0,)), tmp_path)
+    grid = cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path)
     failed, finished = run_grid([Stage(grid)], make, Board(()), tmp_path, observer=heard)
     assert (failed.status, failed.message, finished.status) == ("failed", "KeyError: 'quantile'", "finished")
     assert "in make" in read_json(tmp_path / "ppo-11-0" / "failure.json")["traceback"]
@@ -117,11 +116,11 @@ def test_a_mistake_in_one_run_is_recorded_with_its_place_and_not_retried(tiny: E
     ]
 
 
-def test_a_rerun_makes_only_what_is_missing_and_says_what_is_not(tiny: Experiment, tiny_run, tmp_path: Path):
+def test_a_rerun_makes_only_what_is_missing_and_says_what_is_not(tiny: CmdpExperiment, tiny_run, tmp_path: Path):
     shutil.copytree(tiny_run[0], tmp_path / "tiny")
     shutil.rmtree(tmp_path / "tiny" / "sdpo-12-1")
     heard = Heard()
-    outcomes = run_experiment(tiny, root=tmp_path / "tiny", observer=heard)
+    outcomes = run_cmdp(tiny, root=tmp_path / "tiny", observer=heard)
     assert statuses(outcomes) == dict.fromkeys(("ppo-11-0", "sdpo-11-0", "ppo-12-1"), "skipped") | {
         "sdpo-12-1": "finished"
     }
@@ -135,19 +134,19 @@ def test_a_rerun_makes_only_what_is_missing_and_says_what_is_not(tiny: Experimen
 class TestWhatIsDoneBesideRuns:
     """Things like references: a stage's `further`."""
 
-    def test_its_error_does_not_cut_short_the_runs(self, tiny: Experiment, tmp_path: Path):
+    def test_its_error_does_not_cut_short_the_runs(self, tiny: CmdpExperiment, tmp_path: Path):
         def fail() -> None:
             raise RunError("no optimum: relax the bound.")
 
-        def wait(case: Case, watch):
+        def wait(case: CmdpRun, watch):
             time.sleep(1.0)
 
-        (case, _), heard = cases(tiny.with_changes(seeds=(0,)), tmp_path), Heard()
+        (case, _), heard = cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path), Heard()
         with pytest.raises(RunError, match=r"^no optimum: relax the bound\.$"):
             run_grid([Stage([case], [fail])], wait, Board(()), tmp_path, jobs=2, observer=heard)
         assert heard.news == [("begun", "ppo-11-0"), ("finished", "ppo-11-0")]
 
-    def test_its_worker_may_be_lost_too(self, tiny: Experiment, tmp_path: Path):
+    def test_its_worker_may_be_lost_too(self, tiny: CmdpExperiment, tmp_path: Path):
         def die_once() -> None:
             if not (tmp_path / "died").exists():
                 (tmp_path / "died").touch()
@@ -160,7 +159,7 @@ class TestWhatIsDoneBesideRuns:
             def again(self, name: str, why: str) -> None:
                 said.append(f"{name}: {why}")
 
-        assert run_grid([Stage([], [die_once, time.time])], train, Said(()), tmp_path, jobs=2) == []
+        assert run_grid([Stage([], [die_once, time.time])], train_cmdp, Said(()), tmp_path, jobs=2) == []
         assert (tmp_path / "done").exists()
         assert said == [
             "what runs are measured against: its worker process was killed, perhaps for lack of memory, retry 1 of 2"

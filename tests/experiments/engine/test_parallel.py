@@ -14,11 +14,11 @@ import pytest
 from portfolio_sdpo.experiments.engine.parallel import (
     SINGLE,
     UNDER_WAY,
-    GivenUpError,
+    GridCancelledError,
     Local,
     LostWorkerError,
-    alone,
-    shared_notes,
+    hold_lock,
+    shared_folder,
 )
 
 from .grid_files import children, lives
@@ -30,30 +30,30 @@ def test_workers_have_one_thread_each_whatever_the_number_of_jobs(tmp_path: Path
 
         return torch.get_num_threads(), {name: os.environ[name] for name in SINGLE}
 
-    with Local().opened(tmp_path, jobs=2) as workers:
-        assert workers.carry_out(threads) == (1, dict.fromkeys(SINGLE, "1"))
+    with Local().open(tmp_path, jobs=2) as workers:
+        assert workers.execute(threads) == (1, dict.fromkeys(SINGLE, "1"))
     assert "OMP_NUM_THREADS" in SINGLE and "MKL_NUM_THREADS" in SINGLE
 
 
 def test_workers_are_used_again_and_gone_at_the_end(tmp_path: Path):
     before = children()
-    with Local().opened(tmp_path, jobs=2) as workers:
-        first = workers.carry_out(os.getpid)
-        assert workers.carry_out(os.getpid) == first != os.getpid()
+    with Local().open(tmp_path, jobs=2) as workers:
+        first = workers.execute(os.getpid)
+        assert workers.execute(os.getpid) == first != os.getpid()
         with pytest.raises(ZeroDivisionError):
-            workers.carry_out(lambda: 1 / 0)
-        assert workers.carry_out(os.getpid) == first
+            workers.execute(lambda: 1 / 0)
+        assert workers.execute(os.getpid) == first
         with pytest.raises(LostWorkerError):
-            workers.carry_out(lambda: os.kill(os.getpid(), signal.SIGKILL))
-        assert workers.carry_out(os.getpid) not in (first, os.getpid())
+            workers.execute(lambda: os.kill(os.getpid(), signal.SIGKILL))
+        assert workers.execute(os.getpid) not in (first, os.getpid())
     assert children() == before
-    with pytest.raises(GivenUpError, match="given up"):
-        workers.carry_out(os.getpid)
+    with pytest.raises(GridCancelledError, match="given up"):
+        workers.execute(os.getpid)
 
 
 def test_one_job_is_this_process(tmp_path: Path):
-    with Local().opened(tmp_path, jobs=1) as workers:
-        assert workers.carry_out(os.getpid) == os.getpid()
+    with Local().open(tmp_path, jobs=1) as workers:
+        assert workers.execute(os.getpid) == os.getpid()
 
 
 def test_the_lock_of_a_run_waits_for_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -61,7 +61,7 @@ def test_the_lock_of_a_run_waits_for_its_holder(tmp_path: Path, monkeypatch: pyt
     held = threading.Event()
 
     def hold() -> None:
-        with alone(tmp_path / "lock"):
+        with hold_lock(tmp_path / "lock"):
             held.set()
             time.sleep(0.3)
             order.append("first")
@@ -71,9 +71,9 @@ def test_the_lock_of_a_run_waits_for_its_holder(tmp_path: Path, monkeypatch: pyt
     held.wait()
     with monkeypatch.context() as patch:
         patch.setattr("portfolio_sdpo.experiments.engine.parallel.PATIENCE", 0.0)
-        with pytest.raises(LostWorkerError, match="still at it"), alone(tmp_path / "lock"):
+        with pytest.raises(LostWorkerError, match="still at it"), hold_lock(tmp_path / "lock"):
             order.append("never")
-    with alone(tmp_path / "lock"):
+    with hold_lock(tmp_path / "lock"):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]
@@ -84,16 +84,16 @@ def test_a_lock_file_that_is_removed_while_somebody_waits_for_it_is_no_lock(tmp_
     path, order = tmp_path / "lock", []
 
     def wait() -> None:
-        with alone(path):
+        with hold_lock(path):
             order.append("waited")
 
     thread = threading.Thread(target=wait)
     with ExitStack() as later:
-        with alone(path):
+        with hold_lock(path):
             thread.start()
             time.sleep(0.15)
             path.unlink()
-            later.enter_context(alone(path))
+            later.enter_context(hold_lock(path))
         time.sleep(0.3)
         order.append("came after")
     thread.join()
@@ -101,15 +101,15 @@ def test_a_lock_file_that_is_removed_while_somebody_waits_for_it_is_no_lock(tmp_
 
 
 def test_a_grid_takes_away_its_own_notes_and_nobody_elses(tmp_path: Path):
-    with shared_notes(tmp_path) as first:
-        with shared_notes(tmp_path) as second:
+    with shared_folder(tmp_path) as first:
+        with shared_folder(tmp_path) as second:
             assert first != second and first.parent == second.parent == tmp_path / UNDER_WAY
             (first / "seal").touch()
-            with alone(first.parent / "held.lock"):
+            with hold_lock(first.parent / "held.lock"):
                 (first.parent / "free.lock").touch()
                 second.rmdir()
                 second.mkdir()
-                with shared_notes(tmp_path):
+                with shared_folder(tmp_path):
                     pass
                 # What is held stays, and what is not goes.
                 assert {path.name for path in first.parent.iterdir()} == {first.name, second.name, "held.lock"}
@@ -123,18 +123,18 @@ def test_what_is_under_way_when_the_grid_is_given_up_was_not_lost(tmp_path: Path
 
     def wait() -> None:
         try:
-            workers.carry_out(lambda: time.sleep(600))
+            workers.execute(lambda: time.sleep(600))
         except BaseException as error:
             found.append(error)
 
     before = children()
-    with Local().opened(tmp_path, jobs=2) as workers:
+    with Local().open(tmp_path, jobs=2) as workers:
         thread = threading.Thread(target=wait)
         thread.start()
         while children() == before:
             time.sleep(0.01)
     thread.join()
-    assert [type(error) for error in found] == [GivenUpError]
+    assert [type(error) for error in found] == [GridCancelledError]
     assert children() == before
 
 
@@ -147,9 +147,9 @@ def work():
     while True:
         time.sleep(0.05)
 
-with Local().opened(Path(sys.argv[1]), jobs=2) as workers:
+with Local().open(Path(sys.argv[1]), jobs=2) as workers:
     for _ in range(2):
-        threading.Thread(target=lambda: workers.carry_out(work), daemon=True).start()
+        threading.Thread(target=lambda: workers.execute(work), daemon=True).start()
     print("ready", flush=True)
     time.sleep(600)
 """

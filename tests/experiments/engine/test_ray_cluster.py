@@ -17,14 +17,13 @@ import pytest
 import portfolio_sdpo
 from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.errors import MissingExtraError, RunError
-from portfolio_sdpo.experiments.cmdp.cases import Case, cases
-from portfolio_sdpo.experiments.cmdp.declared import Experiment
-from portfolio_sdpo.experiments.cmdp.runs import run_experiment, train
-from portfolio_sdpo.experiments.cmdp.summary import summarise
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
+from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, run_cmdp, train_cmdp
+from portfolio_sdpo.experiments.cmdp.summary import summarise_cmdp
 from portfolio_sdpo.experiments.engine import ray_cluster
 from portfolio_sdpo.experiments.engine.grid import Stage, run_grid
 from portfolio_sdpo.experiments.engine.parallel import SINGLE, UNDER_WAY, LostWorkerError
-from portfolio_sdpo.experiments.engine.ray_cluster import Ray, check_nodes, look
+from portfolio_sdpo.experiments.engine.ray_cluster import Ray, check_nodes, read_seal
 from portfolio_sdpo.rl.progress import Board
 
 from .grid_files import contents, lives
@@ -57,12 +56,12 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_a_node_dies_in_the_middle_and_the_table_is_that_of_one_machine(
-    cluster: Any, tiny: Experiment, tiny_run: tuple[Path, Any], tmp_path: Path
+    cluster: Any, tiny: CmdpExperiment, tiny_run: tuple[Path, Any], tmp_path: Path
 ):
     second = cluster.add_node(num_cpus=1)
     root = tmp_path / "tiny"
 
-    def make(case: Case, watch: Any) -> Any:
+    def make(case: CmdpRun, watch: Any) -> Any:
         """Wait in the middle until a worker is dead."""
 
         def act(row: Any) -> None:
@@ -72,7 +71,7 @@ def test_a_node_dies_in_the_middle_and_the_table_is_that_of_one_machine(
                 while not (case.root / "killed").exists():
                     time.sleep(0.02)
 
-        return train(case, act)
+        return train_cmdp(case, act)
 
     def kill() -> None:
         while len(waiting := [int(path.stem) for path in root.glob("*.waits")]) < 2:
@@ -84,7 +83,7 @@ def test_a_node_dies_in_the_middle_and_the_table_is_that_of_one_machine(
 
     killer, board = threading.Thread(target=kill, daemon=True), Said()
     killer.start()
-    grid = cases(tiny, root)
+    grid = cmdp_runs(tiny, root)
     outcomes = run_grid([Stage(grid)], make, board, root, jobs=None, parallel=Ray(cluster.address))
     killer.join()
     assert [outcome.status for outcome in outcomes] == ["finished"] * 4
@@ -92,18 +91,18 @@ def test_a_node_dies_in_the_middle_and_the_table_is_that_of_one_machine(
     assert "its worker was lost (" in sentence and sentence.endswith("), retry 1 of 2")
     assert not (root / UNDER_WAY).exists()
     # Nothing is left to do but what runs are measured against; then the tables are the same, to the last bit.
-    assert {outcome.status for outcome in run_experiment(tiny, root=root)} == {"skipped"}
+    assert {outcome.status for outcome in run_cmdp(tiny, root=root)} == {"skipped"}
     assert contents(root) == contents(tiny_run[0]) and len(contents(root)) == 4 * 6
-    there, here = (json.dumps(summarise(tiny, root=each).to_json()) for each in (root, tiny_run[0]))
+    there, here = (json.dumps(summarise_cmdp(tiny, root=each).to_json()) for each in (root, tiny_run[0]))
     assert there == here
 
 
 def test_what_a_worker_is_like_and_what_becomes_of_its_run_if_it_dies(
-    cluster: Any, tiny: Experiment, tiny_run: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, tiny: CmdpExperiment, tiny_run: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(tmp_path / "home"))
 
-    def make(case: Case, watch: Any) -> Any:
+    def make(case: CmdpRun, watch: Any) -> Any:
         """Die in the middle of the first attempt at SDPO, and in every one at PPO."""
         import torch
 
@@ -117,13 +116,13 @@ def test_what_a_worker_is_like_and_what_becomes_of_its_run_if_it_dies(
                 tried.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        train(case, kill_once)
+        train_cmdp(case, kill_once)
         variables = {name: os.environ[name] for name in SINGLE}
         return {"threads": torch.get_num_threads(), "variables": variables, "home": data_directory()}
 
     few, root, board = tiny.with_changes(seeds=(0,)), tmp_path / "tiny", Said()
     failed, finished = run_grid(
-        [Stage(cases(few, root))], make, board, root, jobs=2, retries=1, parallel=Ray(cluster.address)
+        [Stage(cmdp_runs(few, root))], make, board, root, jobs=2, retries=1, parallel=Ray(cluster.address)
     )
     assert (failed.run, failed.status, finished.status) == ("ppo-11-0", "failed", "finished")
     assert failed.message == (
@@ -133,7 +132,7 @@ def test_what_a_worker_is_like_and_what_becomes_of_its_run_if_it_dies(
     assert sorted(line.partition(":")[0] for line in board.retried) == ["ppo-11-0", "sdpo-11-0"]
     assert finished.found == {"threads": 1, "variables": dict.fromkeys(SINGLE, "1"), "home": tmp_path / "home"}
     # Only what is missing is made by the next command, wherever that is given.
-    again = run_experiment(few, root=root)
+    again = run_cmdp(few, root=root)
     assert [outcome.status for outcome in again] == ["finished", "skipped"]
     assert contents(root) == {name: found for name, found in contents(tiny_run[0]).items() if "-11-0/" in name}
     assert not (root / UNDER_WAY).exists() and not list(root.glob("*/failure.json"))
@@ -145,7 +144,7 @@ class TestRayWithoutACluster:
         with pytest.raises(
             MissingExtraError, match=r"need the package ray: pip install 'portfolio_sdpo\[cluster\]'\.$"
         ):
-            Ray().opened(tmp_path).__enter__()
+            Ray().open(tmp_path).__enter__()
         assert not list(tmp_path.iterdir())
 
     def test_no_cluster_is_one_sentence(self):
@@ -169,9 +168,9 @@ class TestRayWithoutACluster:
             check_nodes(Empty(), tmp_path / "seal")
 
     def test_a_node_tells_what_it_sees(self, tmp_path: Path):
-        assert look(tmp_path / "seal") == (None, portfolio_sdpo.__version__)
+        assert read_seal(tmp_path / "seal") == (None, portfolio_sdpo.__version__)
         (tmp_path / "seal").write_text("x")
-        assert look(tmp_path / "seal") == ("x", portfolio_sdpo.__version__)
+        assert read_seal(tmp_path / "seal") == ("x", portfolio_sdpo.__version__)
 
     def test_a_node_that_joined_later_is_asked_again(self, tmp_path: Path):
         seal = tmp_path / "cmdp-cvar" / UNDER_WAY / "grid" / "seal"

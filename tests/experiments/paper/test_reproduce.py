@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.experiments.cmdp.declared import Experiment
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
+from portfolio_sdpo.experiments.cmdp.study import CmdpStudy
 from portfolio_sdpo.experiments.engine.folders import write_json
 from portfolio_sdpo.experiments.engine.grid import Outcome
-from portfolio_sdpo.experiments.paper.reproduce import chosen_questions, reproduce
-from portfolio_sdpo.experiments.studies import CmdpStudy, Study
+from portfolio_sdpo.experiments.paper.reproduce import parse_questions, reproduce
+from portfolio_sdpo.experiments.study import Study
 
 
 @pytest.fixture
-def study(tiny: Experiment, tiny_run, tmp_path: Path) -> CmdpStudy:
+def study(tiny: CmdpExperiment, tiny_run, tmp_path: Path) -> CmdpStudy:
     """The finished grid, to be changed."""
     shutil.copytree(tiny_run[0], tmp_path / "tiny")
     return CmdpStudy(tiny, "a test", home=tmp_path)
@@ -50,7 +51,7 @@ def test_smoke_says_so_on_every_page(study: CmdpStudy, tmp_path: Path):
     assert "They prove nothing" in (tmp_path / "pages" / "a.html").read_text()
 
 
-def test_nothing_made_yet(tiny: Experiment, tmp_path: Path):
+def test_nothing_made_yet(tiny: CmdpExperiment, tmp_path: Path):
     found = answer(CmdpStudy(tiny, "a test", home=tmp_path), tmp_path / "pages")
     assert (found.judged, found.results[0].finished) == ((), 0)
     assert "No run is finished yet" in (tmp_path / "pages" / "a.html").read_text()
@@ -90,6 +91,6 @@ def test_a_folder_has_pages_of_one_scale(study: CmdpStudy, tmp_path: Path):
 
 
 def test_questions_are_letters():
-    assert chosen_questions(None) == ("A", "B", "C", "D") and chosen_questions("c,a") == ("A", "C")
+    assert parse_questions(None) == ("A", "B", "C", "D") and parse_questions("c,a") == ("A", "C")
     with pytest.raises(SettingsError, match=r"--question: the paper has no question 'E'; choose from A, B, C and D\."):
-        chosen_questions("A,E")
+        parse_questions("A,E")

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.paper.claims import QUESTIONS, Above, Beats, Breaks, Claim, Keeps, Part
-from portfolio_sdpo.experiments.paper.evidence import SCORE, SPEED, Evidence, RunEvidence
-from portfolio_sdpo.experiments.paper.verdicts import RARELY, judge, name_of
+from portfolio_sdpo.experiments.paper.verdicts import RARELY, judge
+from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence
 
 ITERATIONS = 100
 
@@ -159,7 +160,7 @@ class TestClaims:
 
 
 def test_names_are_those_that_readers_know():
-    assert [name_of(each) for each in ("sdpo", "pd-var", "pcpo", "sdpo-0.1")] == [
+    assert [display_name(each) for each in ("sdpo", "pd-var", "pcpo", "sdpo-0.1")] == [
         *("SDPO", "PD-VAR", "PCPO", "SDPO α = 0.1")
     ]
 

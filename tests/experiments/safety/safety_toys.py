@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from portfolio_sdpo.experiments.safety.declared import SafetyExperiment, WorldSettings
+from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import (
     ActorSettings,

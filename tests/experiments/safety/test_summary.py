@@ -14,11 +14,13 @@ from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cmdp.figures import STYLE
 from portfolio_sdpo.experiments.cmdp.summary import Spread
 from portfolio_sdpo.experiments.engine.folders import write_json
-from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS, SafetyExperiment, WorldSettings
+from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS
+from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
 from portfolio_sdpo.experiments.safety.figures import Curve, draw_safety, make_safety_figures
-from portfolio_sdpo.experiments.safety.report import render_safety, render_safety_list
+from portfolio_sdpo.experiments.safety.report import render_safety
 from portfolio_sdpo.experiments.safety.runs import safety_runs
-from portfolio_sdpo.experiments.safety.summary import Risk, standing, summarise_safety
+from portfolio_sdpo.experiments.safety.study import SafetyStudy
+from portfolio_sdpo.experiments.safety.summary import StandingRisk, standing, summarise_safety
 from portfolio_sdpo.rl.metrics import write_config, write_rows
 
 from .safety_toys import TWO, toy
@@ -69,16 +71,18 @@ def test_standing_is_a_known_answer():
     constraints = toy().problem.constraints
     whole = standing(constraints, rows)
     assert (whole.steps, whole.episode_return) == (280, pytest.approx(4.0))
-    assert whole.risks == (Risk(risk=pytest.approx(6 / 5), breaks=pytest.approx(2 / 7), worst_excess=7, cumulated=34),)
+    assert whole.risks == (
+        StandingRisk(risk=pytest.approx(6 / 5), breaks=pytest.approx(2 / 7), worst_excess=7, cumulated=34),
+    )
     # Between two iterations the earlier one counts.
     early = standing(constraints, rows, steps=119)
     assert (early.steps, early.episode_return) == (80, pytest.approx(5.0))
-    assert early.risks == (Risk(risk=pytest.approx(5.5), breaks=0.5, worst_excess=7, cumulated=22),)
+    assert early.risks == (StandingRisk(risk=pytest.approx(5.5), breaks=0.5, worst_excess=7, cumulated=22),)
 
 
 def test_a_log_inside_the_bound_has_no_excess():
     (risk,) = standing(toy().problem.constraints, log([1.0], [1.5])).risks
-    assert risk == Risk(risk=1.5, breaks=0.0, worst_excess=0.0, cumulated=3.0)
+    assert risk == StandingRisk(risk=1.5, breaks=0.0, worst_excess=0.0, cumulated=3.0)
 
 
 @pytest.mark.parametrize(("hit", "episodes", "over"), [(1, 10, 0), (3, 30, 0), (2, 10, 1), (4, 30, 1)])
@@ -131,7 +135,7 @@ def test_unfinished_failed_and_outdated_runs_are_named(experiment: SafetyExperim
     page = rendered(render_safety(summary))
     assert "ppo-1 failed: it fell over." in page
     assert "sdpo-1 is unfinished: 0.48k steps, return 9.00, risk 0.00 (8% over)" in page
-    assert "made with other settings than declared now: sdpo-0" in page
+    assert "made with settings other than those declared now: sdpo-0" in page
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ def rendered(page, width: int = 80) -> str:
 def test_the_page_sets_others_figures_apart(experiment: SafetyExperiment, made_up: Path):
     page = rendered(render_safety(summarise_safety(experiment, made_up)))
     assert "After 240 steps, which all have" in page and "At the end of longer runs" in page
-    assert page.index("SDPO") < page.index("Others' figures, not measured here") < page.index("TRPO-PID")
+    assert page.index("SDPO") < page.index("Figures of others' figures, not measured here") < page.index("TRPO-PID")
     assert "…" not in page
 
 
@@ -191,12 +195,14 @@ def test_two_constraints_fit_on_the_page_and_have_no_public_figures(tmp_path: Pa
     summary = summarise_safety(experiment, tmp_path)
     assert summary.public == ()
     page = rendered(render_safety(summary))
-    assert "…" not in page and "<= 0.1" in page and "Others" not in page
+    assert "…" not in page and "<= 0.1" in page and "Figures of others" not in page
 
 
 def test_the_list_names_eighteen_tasks_in_one_entry():
     longer = SAFETY_EXPERIMENTS["safety-c-short"].with_changes(lengths={"sdpo": 200})
-    page = rendered(render_safety_list(SAFETY_EXPERIMENTS | {longer.name: longer}), width=200)
+    studies = [SafetyStudy(each) for each in (SAFETY_EXPERIMENTS | {longer.name: longer}).values()]
+    groups = {study.group: [each for each in studies if each.group == study.group] for study in studies}
+    page = "\n".join(rendered(members[0].describe(members), width=200) for members in groups.values())
     assert page.count("safety-b-") == 2 and "18 tasks, expected cost at most 25" in page
     assert "doggopush2" in page and "(SDPO: 200)" in page
 

@@ -16,15 +16,15 @@ from portfolio_sdpo.experiments.paper.verdicts import judge
 from portfolio_sdpo.experiments.stocks import runs as stocks_runs
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, STOCKS, StocksExperiment
 from portfolio_sdpo.experiments.stocks.figures import draw_stocks, make_stocks_figures
-from portfolio_sdpo.experiments.stocks.report import render_declared, render_stocks
-from portfolio_sdpo.experiments.stocks.runs import Tables, made, pending_walks, run_stocks
+from portfolio_sdpo.experiments.stocks.report import describe_stocks, render_stocks
+from portfolio_sdpo.experiments.stocks.runs import Tables, count_pending_runs, list_backtests, run_stocks
 from portfolio_sdpo.experiments.stocks.summary import (
-    OverSeeds,
+    MeanInterval,
     StocksSummary,
-    evidence_of,
-    over_seeds,
+    build_evidence,
     summarise_stocks,
-    summarise_walks,
+    summarise_strategies,
+    summarise_tracks,
 )
 from portfolio_sdpo.portfolio.shield import CvarLimit
 
@@ -117,30 +117,30 @@ class TestDeclaration:
             StocksExperiment(**{**dict(STOCKS), **changes})
 
     def test_the_list_has_it(self):
-        text = page(render_declared(STOCKS))
+        text = page(describe_stocks(STOCKS))
         assert "stocks" in text and "sdpo-0.05" in text and "10 seeds each" in text
 
 
 class TestRuns:
     def test_what_is_there_is_not_made_again(self, home: Path, monkeypatch: pytest.MonkeyPatch):
         experiment = tiny(shown=("ppo",), seeds=(0,))
-        assert pending_walks(experiment) == 3
+        assert count_pending_runs(experiment) == 3
         assert [outcome.status for outcome in run_stocks(experiment)] == ["finished", "finished"]
-        assert [each.folder.name for each in made(experiment)] == ["benchmarks", "ppo-0"]
+        assert [each.folder.name for each in list_backtests(experiment)] == ["benchmarks", "ppo-0"]
         first = summarise_stocks(experiment)
 
         # More seeds are walked beside the old ones.
         more = experiment.with_changes(seeds=(0, 2))
-        assert pending_walks(more) == 1
+        assert count_pending_runs(more) == 1
         assert [outcome.status for outcome in run_stocks(more)] == ["skipped", "finished"]
-        assert [each.seeds for each in made(more)] == [(), (0,), (2,)]
+        assert [each.seeds for each in list_backtests(more)] == [(), (0,), (2,)]
         both = summarise_stocks(more)
         assert both.labels["ppo"].seeds == (0, 2)
         assert both.walks[: len(first.walks)] == first.walks  # benchmarks, then the seeds in order
 
         # Nothing is missing: nothing is made.
         monkeypatch.setattr(stocks_runs, "run_backtest", lambda *_, **__: pytest.fail("made again"))
-        assert pending_walks(more) == 0
+        assert count_pending_runs(more) == 0
         assert {outcome.status for outcome in run_stocks(more)} == {"skipped"}
         assert summarise_stocks(more, seeds=(2,)).labels["ppo"].seeds == (2,)
 
@@ -167,7 +167,7 @@ class TestRuns:
         assert [outcome.status for outcome in run_stocks(other, restart=True)] == ["skipped", "finished"]
         summary = summarise_stocks(experiment)
         assert summary.labels["ppo"].updates == 2 and summary.outdated == ("ppo",)
-        assert "made with other settings than declared now: ppo" in page(render_stocks(summary))
+        assert "made with settings other than those declared now: ppo" in page(render_stocks(summary))
         folder = home / "experiments" / "stocks"
         assert {path.name for path in folder.iterdir()} == {"benchmarks", "ppo-0", "summary.json"}
 
@@ -214,7 +214,7 @@ LIMITS = {"ppo": LIMIT, "sdpo-0.1": CvarLimit(bound=0.0, alpha=0.25, horizon=2),
 
 class TestSummary:
     def test_a_walk_by_hand(self):
-        ppo, _, sdpo, falls, one_n = summarise_walks(KNOWN, LIMITS)
+        ppo, _, sdpo, falls, one_n = summarise_tracks(KNOWN, LIMITS)
         assert ppo.final_wealth == pytest.approx(1.1 * 0.5 * 1.2)
         assert ppo.max_drawdown == pytest.approx(-0.5)
         assert ppo.realised_cvar == pytest.approx((-0.5 + 0.0) / 2) and ppo.broken
@@ -227,7 +227,7 @@ class TestSummary:
         assert one_n.seed is None and one_n.training_cvar is None and not one_n.broken
 
     def test_a_label_by_hand(self):
-        labels = over_seeds(summarise_walks(KNOWN, LIMITS), LIMITS, {"ppo": 10, "sdpo-0.1": 10})
+        labels = summarise_strategies(summarise_tracks(KNOWN, LIMITS), LIMITS, {"ppo": 10, "sdpo-0.1": 10})
         assert list(labels) == ["ppo", "sdpo-0.1", "equal-weight"]
         ppo, sdpo, one_n = labels.values()
         assert (ppo.seeds, ppo.broken, ppo.updates) == ((0, 1), 0.5, 10)
@@ -245,14 +245,16 @@ class TestSummary:
 
     def test_a_track_shorter_than_a_window_has_no_cvar(self):
         limits = {name: CvarLimit(horizon=9) for name in LIMITS}
-        walks = summarise_walks(KNOWN, limits)
+        walks = summarise_tracks(KNOWN, limits)
         assert walks[0].realised_cvar is None and walks[0].broken is None
-        labels = over_seeds(walks, limits, {})
+        labels = summarise_strategies(walks, limits, {})
         assert labels["ppo"].realised_cvar is None and labels["ppo"].broken is None
 
     def test_of_one_seed_there_is_no_interval_and_of_what_is_not_defined_no_figure(self):
-        assert OverSeeds.of([2.0]) == OverSeeds(2.0, None, None, 2.0, 2.0)
-        assert OverSeeds.of([]) is None and OverSeeds.of([1.0, None]) is None and OverSeeds.of([math.nan]) is None
+        assert MeanInterval.of([2.0]) == MeanInterval(2.0, None, None, 2.0, 2.0)
+        assert (
+            MeanInterval.of([]) is None and MeanInterval.of([1.0, None]) is None and MeanInterval.of([math.nan]) is None
+        )
 
 
 def made_up(wealth: dict[str, tuple[float, ...]], risks: dict[str, float]) -> dict[str, str]:
@@ -260,7 +262,7 @@ def made_up(wealth: dict[str, tuple[float, ...]], risks: dict[str, float]) -> di
     returns = {(name, seed): [each - 1, 0.0] for name, found in wealth.items() for seed, each in enumerate(found)}
     traces = {key: [risks.get(key[0], 0.0)] * 20 for key in returns}
     found, limits = tables(returns, traces), dict.fromkeys(wealth, LIMIT)
-    evidence = evidence_of(summarise_walks(found, limits), found, limits)
+    evidence = build_evidence(summarise_tracks(found, limits), found, limits)
     return {claim.key: judge(claim, evidence).verdict for claim in QUESTION_D.claims}
 
 
@@ -290,9 +292,9 @@ class TestClaims:
 
 
 def summary_of(tables: Tables) -> StocksSummary:
-    walks = summarise_walks(tables, LIMITS)
-    labels = over_seeds(walks, LIMITS, {"ppo": 1, "sdpo-0.1": 2})
-    evidence = evidence_of(walks, tables, LIMITS)
+    walks = summarise_tracks(tables, LIMITS)
+    labels = summarise_strategies(walks, LIMITS, {"ppo": 1, "sdpo-0.1": 2})
+    evidence = build_evidence(walks, tables, LIMITS)
     claims = tuple(judge(claim, evidence) for claim in QUESTION_D.claims)
     return StocksSummary("stocks", "Title", "2019-01-02", "2019-01-08", labels, claims, tuple(walks))
 
@@ -310,8 +312,8 @@ class TestPage:
         wide = tables(
             {(name, 0): [-0.3, 0.9, 0.4], (name, 1): [-0.23456, 0.0, 0.0]}, {(name, 0): [-0.1], (name, 1): [0.1]}
         )
-        walks = summarise_walks(wide, {name: limit})
-        labels = over_seeds(walks, {name: limit}, {name: 10})
+        walks = summarise_tracks(wide, {name: limit})
+        labels = summarise_strategies(walks, {name: limit}, {name: 10})
         text = page(render_stocks(StocksSummary("stocks", "Title", "2019", "2020", labels, (), tuple(walks))))
         assert "-30.00% to -23.46%" in text and "…" not in text
 

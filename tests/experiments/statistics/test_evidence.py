@@ -5,7 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from portfolio_sdpo.experiments.paper.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics, merged
+from portfolio_sdpo.experiments.statistics.evidence import (
+    SCORE,
+    SPEED,
+    Evidence,
+    RunEvidence,
+    SeedStatistics,
+    merge_evidence,
+)
 
 
 def run(label: str, score: float, stratum: str = "Goal", seed: int = 0, excess: tuple[float, ...] = ()) -> RunEvidence:
@@ -38,7 +45,7 @@ class TestMerged:
     def test_scores_are_shares_of_what_ppo_has_on_the_same_task(self):
         goal = evidence(run("ppo", 8.0), run("ppo", 12.0, seed=1), run("sdpo", 5.0))
         push = evidence(run("ppo", 2.0, "Push"), run("sdpo", 3.0, "Push"))
-        both = merged([goal, push])
+        both = merge_evidence([goal, push])
         assert both.scores("sdpo") == {"Goal": [0.5], "Push": [1.5]}
         assert both.scores("ppo", SPEED) == {"Goal": [0.4, 0.6], "Push": [0.5]}
         assert both.scores("sdpo", "slack_0") == {"Goal": [-1.0], "Push": [-1.0]}  # a distance stays what it is
@@ -48,11 +55,11 @@ class TestMerged:
         goal = evidence(run("ppo", 8.0), run("sdpo", 4.0))
         lost = evidence(run("ppo", -1.0, "Push"), run("sdpo", 3.0, "Push"))
         untried = evidence(run("sdpo", 3.0, "Button"))
-        assert merged([goal, lost, untried]).scores("sdpo") == {"Goal": [0.5]}
+        assert merge_evidence([goal, lost, untried]).scores("sdpo") == {"Goal": [0.5]}
 
     def test_one_task_stays_as_it_is(self):
         alone = evidence(run("sdpo", 3.0))
-        assert merged([alone]) is alone
+        assert merge_evidence([alone]) is alone
 
 
 class TestSeedStatistics:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portfolio_sdpo.experiments.paper.seeds import (
+from portfolio_sdpo.experiments.statistics.seeds import (
     FEWEST,
     Violation,
     compare,

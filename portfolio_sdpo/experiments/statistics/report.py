@@ -6,9 +6,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from portfolio_sdpo.experiments.paper.evidence import SeedStatistics
-from portfolio_sdpo.experiments.paper.seeds import Estimate, Violations
-from portfolio_sdpo.experiments.paper.verdicts import name_of
+from portfolio_sdpo.experiments.labels import display_name
+from portfolio_sdpo.experiments.statistics.evidence import SeedStatistics
+from portfolio_sdpo.experiments.statistics.seeds import Estimate, Violations
 
 
 def render_statistics(statistics: SeedStatistics | None, form: str = ".2f") -> list[RenderableType]:
@@ -23,14 +23,14 @@ def render_statistics(statistics: SeedStatistics | None, form: str = ".2f") -> l
     for header in (*headers, "over: median\nand quartiles", "most, depth\nand worst"):
         table.add_column(header, justify="right", no_wrap=True)
     for label, each in statistics.labels.items():
-        first = [Text(name_of(label), style="bold"), str(each.runs), _estimate(each.score, form)]
+        first = [Text(display_name(label), style="bold"), str(each.runs), _estimate(each.score, form)]
         first += [_estimate(each.gap, form)] if gaps else []
         for number, found in enumerate(each.violations or [None], 1):
             head = first if number == 1 else [""] * len(first)
             table.add_row(*head, *([str(number)] if several else []), *_violations(found))
     lines: list[RenderableType] = [Text(""), table, Text("")]
     for pair in statistics.comparisons:
-        text = f"P({name_of(pair.better)} > {name_of(pair.worse)}) = {pair.probability.value:.2f}"
+        text = f"P({display_name(pair.better)} > {display_name(pair.worse)}) = {pair.probability.value:.2f}"
         if pair.probability.low is not None:
             text += f" [{pair.probability.low:.2f}, {pair.probability.high:.2f}]"
         chance = min(pair.chance, pair.chance_below)

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from portfolio_sdpo.experiments.paper.seeds import (
+from portfolio_sdpo.experiments.statistics.seeds import (
     FEWEST,
     Comparison,
     Estimate,
@@ -125,7 +125,7 @@ class SeedStatistics:
         )
 
 
-def merged(parts: Sequence[Evidence], unit: str = "ppo") -> Evidence:
+def merge_evidence(parts: Sequence[Evidence], unit: str = "ppo") -> Evidence:
     """Several tasks as one, each a stratum: score and speed as shares of what runs of `unit` score there on average."""
     first = parts[0]
     if len(parts) == 1:

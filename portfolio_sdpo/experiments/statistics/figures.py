@@ -13,11 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from portfolio_sdpo.experiments.cmdp.figures import INK, STYLE, colour_of
-from portfolio_sdpo.experiments.paper.evidence import Evidence
-from portfolio_sdpo.experiments.paper.seeds import interquartile_mean, profile
-from portfolio_sdpo.experiments.paper.verdicts import name_of
-from portfolio_sdpo.experiments.stocks.figures import colour_of_agent
+from portfolio_sdpo.experiments.labels import display_name
+from portfolio_sdpo.experiments.statistics.evidence import Evidence
+from portfolio_sdpo.experiments.statistics.seeds import interquartile_mean, profile
+from portfolio_sdpo.experiments.style import INK, STYLE, algorithm_colour, stock_agent_colour
 
 Array = NDArray[np.float64]
 _LEVELS = 400
@@ -109,7 +108,7 @@ def _excesses(evidence: Evidence, label: str, constraint: int) -> Array:
 
 
 def _names(axis: Axes, labels: list[str]) -> None:
-    axis.set_yticks(range(len(labels)), [name_of(label) for label in reversed(labels)])
+    axis.set_yticks(range(len(labels)), [display_name(label) for label in reversed(labels)])
     for tick, label in zip(axis.get_yticklabels(), reversed(labels), strict=True):
         tick.set_color(_colour(label))
     axis.set_ylim(-0.6, len(labels) - 0.4)
@@ -118,7 +117,7 @@ def _names(axis: Axes, labels: list[str]) -> None:
 
 def _colour(label: str) -> str:
     """A stock agent's by its α, anything else's by its name."""
-    return colour_of_agent(label) if label.startswith("sdpo-") else colour_of(label)
+    return stock_agent_colour(label) if label.startswith("sdpo-") else algorithm_colour(label)
 
 
 def _save(figure: Figure, path: Path) -> Path:

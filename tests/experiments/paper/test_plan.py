@@ -1,15 +1,13 @@
-"""What is run for each of the paper's questions at each scale, and which runs count."""
+"""What is run for each of the paper's questions at each scale."""
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from portfolio_sdpo.experiments.cmdp.declared import Experiment
 from portfolio_sdpo.experiments.paper.claims import QUESTIONS, Beats
+from portfolio_sdpo.experiments.paper.plan import SCALES, plan_studies
 from portfolio_sdpo.experiments.paper.smoke import PREFIX
-from portfolio_sdpo.experiments.studies import SCALES, CmdpStudy, Found, studies
+from portfolio_sdpo.experiments.study import FinishedRuns
 
 PLANNED = {
     ("A", "smoke"): {"smoke-cmdp-cvar": 9, "smoke-cmdp-variance": 9},
@@ -27,22 +25,22 @@ PLANNED = {
 
 @pytest.mark.parametrize("question, scale", PLANNED)
 def test_so_many_runs_are_planned(question, scale):
-    assert {study.name: study.wanted for study in studies(question, scale)} == PLANNED[question, scale]
+    assert {study.name: study.planned_runs for study in plan_studies(question, scale)} == PLANNED[question, scale]
 
 
 def test_the_papers_b_has_all_tasks_and_five_algorithms():
-    found = studies("B", "paper")
-    assert len(found) == 18 and {study.wanted for study in found} == {50}
+    found = plan_studies("B", "paper")
+    assert len(found) == 18 and {study.planned_runs for study in found} == {50}
     assert {task for study in found for task in [study.experiment.world.task]} >= {"PointGoal1", "DoggoPush2"}
 
 
 def test_the_laptops_a_has_the_bounds_that_bind_too():
-    names = [study.name for study in studies("A", "laptop")]
+    names = [study.name for study in plan_studies("A", "laptop")]
     assert names == ["cmdp-cvar", "cmdp-variance", "cmdp-cvar-binding", "cmdp-variance-binding"]
 
 
 def test_the_papers_runs_of_a_are_five_on_each_of_two_cmdps():
-    study = studies("A", "paper")[0]
+    study = plan_studies("A", "paper")[0]
     pairs = study.experiment.runs()
     assert len(pairs) == len(set(pairs)) == 10
     assert sorted(cmdp for cmdp, _ in pairs) == [5] * 5 + [10] * 5
@@ -52,26 +50,10 @@ def test_the_papers_runs_of_a_are_five_on_each_of_two_cmdps():
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_study_can_be_judged_and_set_beside_the_paper(question, scale, tmp_path: Path):
     asked = QUESTIONS[question]
-    for study in studies(question, scale, tmp_path):
+    for study in plan_studies(question, scale, tmp_path):
         assert study.size().keys() == asked.size.keys() and study.role and study.root == tmp_path / study.name
         assert study.name.startswith(PREFIX) == (scale == "smoke")
         labels = set(study.experiment.algorithms)
         compared = {part.better for claim in asked.claims for part in claim.parts if isinstance(part, Beats)}
         assert {label for label in compared if "*" not in label} <= labels
-        assert study.found() == Found(())
-
-
-def test_runs_of_other_settings_do_not_count(tiny: Experiment, tiny_run, tmp_path: Path):
-    shutil.copytree(tiny_run[0], tmp_path / "tiny")
-    study = CmdpStudy(tiny, "a test", home=tmp_path)
-    assert study.found() == Found(("ppo-11-0", "sdpo-11-0", "ppo-12-1", "sdpo-12-1"))
-    assert len(study.evidence(study.found()).runs) == 4 and len(study.draw(study.found())) == 2
-    (tmp_path / "tiny" / "ppo-12-1" / "final.json").unlink()  # not finished
-    config = tmp_path / "tiny" / "sdpo-12-1" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"fingerprint": "another"}))
-    found = study.found()
-    assert found == Found(("ppo-11-0", "sdpo-11-0"), foreign=1)
-    assert [(run.label, run.seed) for run in study.evidence(found).runs] == [("ppo", 0), ("sdpo", 0)]
-    # Those of another length are foreign altogether.
-    longer = CmdpStudy(Experiment(**{**dict(tiny), "iterations": 5}), "a test", home=tmp_path)
-    assert longer.found() == Found((), foreign=4)
+        assert study.finished() == FinishedRuns(())

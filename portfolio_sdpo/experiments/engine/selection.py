@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 
-def chosen(experiment: str, declared: Iterable[str], asked: Iterable[str] | None) -> tuple[str, ...]:
+def select_algorithms(experiment: str, declared: Iterable[str], asked: Iterable[str] | None) -> tuple[str, ...]:
     """The labels asked for, in the order in which they are declared; all of them if None is.
 
-    >>> chosen("cmdp-cvar", ["ppo", "sdpo", "pd-cvar"], ["pd-cvar", "ppo"])
+    >>> select_algorithms("cmdp-cvar", ["ppo", "sdpo", "pd-cvar"], ["pd-cvar", "ppo"])
     ('ppo', 'pd-cvar')
     """
     labels = tuple(declared)
