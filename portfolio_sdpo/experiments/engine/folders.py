@@ -1,4 +1,4 @@
-"""Where experiments are, and how small records are written there and read back."""
+"""The folders of experiments, and how small records are written there and read back."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from portfolio_sdpo.errors import RunError
 
 
 def experiment_folder(name: str) -> Path:
-    """Where an experiment's runs, summary and figures are."""
+    """The folder of an experiment's runs, summary and figures."""
     return data_directory() / "experiments" / name
 
 
 def write_json(path: Path, record: Any) -> None:
-    """Atomically, indented; a `RunError` if there is no room for it."""
+    """Write a record atomically, indented; a `RunError` if it cannot be written."""
     write_content(path, (json.dumps(record, indent=2) + "\n").encode())
 
 
 def write_content(path: Path, content: bytes) -> None:
-    """Atomically; a `RunError` if there is no room for it."""
+    """Write bytes atomically; a `RunError` if they cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
@@ -33,7 +33,7 @@ def write_content(path: Path, content: bytes) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json` wrote."""
+    """Read what `write_json` wrote."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:

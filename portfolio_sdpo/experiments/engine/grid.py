@@ -1,8 +1,8 @@
-"""Runs a grid, run by run, in parallel: what is done is skipped, what was interrupted goes on.
+"""Runs a grid, run by run, in parallel: finished runs are skipped, interrupted ones are resumed.
 
-A run that fails by its own error is recorded and does not stop the others. A run whose worker died is made again, from
-its checkpoint, a few times. What a run is, and how it is made, each kind of experiment says for itself: a subclass of
-`Run`, and a function that makes one. Where it is made, `parallel` says; the result is the same everywhere.
+A run that fails by its own error is recorded and does not stop the others. A run whose worker died is resumed from its
+checkpoint, a few times. Each family of experiments defines its runs: a subclass of `Run`, and a function that makes
+one. `parallel` decides where a run is made; the result is the same everywhere.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from portfolio_sdpo.rl.trainer import Watcher, start_digest
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run."""
+    """How a run ended."""
 
     run: str
     status: Literal["finished", "skipped", "failed"]
     message: str = ""
     results: Mapping[str, Any] = field(default_factory=dict)
-    """Figures of a run that was finished now; of others they are in their folders."""
+    """Figures of a run that was finished now; those of other runs are in their folders."""
 
 
 class Run(ABC):
     """One run of a grid, in a folder of its own; picklable, so that a worker process can make it.
 
-    The folder holds what the trainer writes and `final.json`, which says that the run is done and what came of it, or
+    The folder holds what the trainer writes and `final.json`, which marks the run as done and holds its results, or
     `failure.json`, which says why it failed.
     """
 
@@ -61,7 +61,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Of the run and of its folder."""
+        """The name of the run and of its folder."""
 
     @property
     @abstractmethod
@@ -70,7 +70,7 @@ class Run(ABC):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """What tells it from the other runs of its experiment, for its records."""
+        """What distinguishes the run from the others of its experiment, for its records."""
 
     @abstractmethod
     def is_done(self) -> bool:
@@ -82,11 +82,11 @@ class Run(ABC):
         return ()
 
     def details(self) -> dict[str, Any]:
-        """What it is made with, for records elsewhere."""
+        """The settings of the run, for records elsewhere."""
         return {}
 
     def results(self) -> dict[str, Any]:
-        """What came of it, of a run that is done, as far as its folder says it in figures."""
+        """The figures in the folder of a run that is done."""
         return {}
 
     @property
@@ -106,63 +106,63 @@ class Run(ABC):
         return True
 
     def mark_done(self, **found: Any) -> None:
-        """Write down what came of it, which marks the run as done."""
+        """Write the results, which marks the run as done."""
         write_json(self.folder / "final.json", {**self.identity(), **found})
         (self.folder / "failure.json").unlink(missing_ok=True)
 
     def record_failure(self, error: Exception, **more: Any) -> None:
-        """Write down why the run failed; where even that is impossible the report has it."""
+        """Write why the run failed; if even that is impossible, the outcome still says it."""
         with suppress(OSError, RunError):
             self.folder.mkdir(parents=True, exist_ok=True)
             record = {**self.identity(), "error": type(error).__name__, "message": str(error), **more}
             write_json(self.folder / "failure.json", record)
 
     def clear(self) -> None:
-        """Make room for it where a run with other settings is."""
+        """Remove a run with other settings from the folder."""
         shutil.rmtree(self.folder)
 
 
 class Observer:
-    """Is told of every run as it begins and ends, from any thread but never from two at once."""
+    """Is notified when a run starts and ends, from any thread but never from two at once."""
 
     def run_started(self, run: Run) -> None:
-        """A worker is at it now."""
+        """A worker has started the run."""
 
     def run_ended(self, run: Run, outcome: Outcome) -> None:
-        """It is finished, or failed; what fails before it could begin is only told here."""
+        """The run is finished or has failed; a run that fails before it could start is only reported here."""
 
     def run_skipped(self, run: Run) -> None:
-        """It was done before."""
+        """The run was done before."""
 
 
 Make = Callable[[Any, Watcher], Mapping[str, Any] | None]
-"""Makes a run in its folder, from its checkpoint if there is one, and records it; returns figures for the report. A
-function that can be sent."""
+"""Makes a run in its folder, from its checkpoint if there is one, and records it; returns figures for the outcome. It
+must be picklable."""
 Task = Callable[[], None]
-"""Something else to be done beside the runs; can be sent as well."""
+"""Further work to be done beside the runs, picklable as well."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Runs that do not need each other, and what is to be done after them, while the last ones are under way."""
+    """Runs that do not depend on each other, and tasks that are started after the last of them has begun."""
 
     runs: Sequence[Run]
     tasks: Sequence[Task] = ()
 
 
 class GridOptions(TypedDict, total=False):
-    """By what means a grid is made, which does not change the results: the options of `run_grid`."""
+    """The options of `run_grid`; they do not change the results."""
 
     jobs: int | None
-    """Runs at a time, 1 unless told otherwise; None for as many as there is room for."""
+    """Runs at a time, by default 1; None for as many as there are cores."""
     parallel: Parallel
     """Where: `Local()` or `Ray(address)`."""
     retries: int
-    """How often a run is made again whose worker died; twice unless told otherwise."""
+    """How often a run is resumed whose worker died; by default twice."""
     restart: bool
     """Replace runs that were made with other settings, instead of reporting them as failed."""
     observer: Observer
-    """Is told of every run."""
+    """Is notified of every run."""
 
 
 def run_grid(
@@ -170,7 +170,7 @@ def run_grid(
 ) -> list[Outcome]:
     """Make what is not done yet, one stage after the other; outcomes in the order of the runs.
 
-    board: shows the runs while they run. root: the experiment's folder. cores: that a run keeps busy.
+    board: shows the runs while they are made. root: the experiment's folder. cores: number of cores that a run uses.
     """
     parallel, observer = options.get("parallel", Local()), options.get("observer", Observer())
     jobs, retries = options.get("jobs", 1), options.get("retries", 2)
@@ -189,7 +189,7 @@ def run_grid(
                 else:
                     observer.run_skipped(run)
             if workers is None and (pending or stage.tasks):
-                # Not before there is something to do: a cluster may be far away.
+                # Workers are opened only when there is something to do, since connecting to a cluster takes time.
                 workers = stack.enter_context(parallel.open(root, jobs and max(1, min(jobs, most)), cores))
             outcomes += [outcome for _, outcome in known]
             if workers is not None:
@@ -200,7 +200,7 @@ def run_grid(
 def _split_runs(
     runs: Sequence[Run], earlier: Sequence[Outcome], restart: bool
 ) -> tuple[list[Run], list[tuple[Run, Outcome]]]:
-    """Runs that are to be made, and what is known of the others already."""
+    """Runs that are to be made, and the outcomes of the others, which are known already."""
     failed = {outcome.run: outcome.message for outcome in earlier if outcome.status == "failed"}
     pending: list[Run] = []
     known: list[tuple[Run, Outcome]] = []
@@ -225,7 +225,7 @@ def _split_runs(
 
 
 class _Dispatcher:
-    """Where the runs of a stage are given out and their outcomes come in: a thread waits for every worker."""
+    """Hands the runs of a stage to workers and collects their outcomes; one thread waits for each worker."""
 
     def __init__(self, make: Make, board: Board, observer: Observer, workers: Workers, retries: int) -> None:
         self._make, self._board, self._observer, self._workers = make, board, observer, workers
@@ -247,7 +247,7 @@ class _Dispatcher:
         return [result for result in results if isinstance(result, Outcome)]
 
     def _run(self, run: Run, line: LineFile) -> Outcome:
-        """A run from beginning to end, whatever becomes of its workers."""
+        """Make one run, retrying if its worker dies."""
         with self._lock:
             self._board.begin(run.name)
             self._observer.run_started(run)
@@ -264,9 +264,9 @@ class _Dispatcher:
         return outcome
 
     def _do(self, task: Task) -> PortfolioSdpoError | None:
-        """Something else; its error must not cut short the runs that are under way."""
+        """Carry out a task; its error must not interrupt the runs that are being made."""
         try:
-            self._retry(task, "what runs are measured against")
+            self._retry(task, "references")
         except GridCancelledError:
             raise
         except PortfolioSdpoError as error:
@@ -274,7 +274,7 @@ class _Dispatcher:
         return None
 
     def _retry(self, call: Callable[[], Any], name: str) -> Any:
-        """What the call returns; made again if its worker dies, but not for ever."""
+        """What the call returns; repeated a limited number of times if its worker dies."""
         times = self._retries + 1
         for attempt in range(1, times):
             try:
@@ -287,12 +287,12 @@ class _Dispatcher:
         except LostWorkerError as error:
             often = "once" if times == 1 else f"{times} times"
             raise LostWorkerError(
-                f"{error}, {often}: run the same command again with fewer --jobs; it goes on from its checkpoint."
+                f"{error}, {often}: run the same command again with fewer --jobs; it resumes from its checkpoint."
             ) from None
 
 
 def _make(run: Run, make: Make, line: LineFile, lock: Path | None) -> Outcome:
-    """One run, in a worker or, with one job, in this process."""
+    """Make one run, in a worker or, with one job, in this process."""
 
     def watch(row: Metrics) -> None:
         line.write(row, int(row.get("total", run.total)))
@@ -310,6 +310,6 @@ def _make(run: Run, make: Make, line: LineFile, lock: Path | None) -> Outcome:
             run.record_failure(error)
             return Outcome(run.name, "failed", str(error))
         except Exception as error:
-            # A mistake of ours in one run is no reason to lose the others.
+            # A bug in one run is no reason to lose the others.
             run.record_failure(error, traceback=traceback.format_exc())
             return Outcome(run.name, "failed", f"{type(error).__name__}: {error}")

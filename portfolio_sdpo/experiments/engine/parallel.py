@@ -1,12 +1,12 @@
 """Where runs are made: in processes of this machine, or on a Ray cluster.
 
-Any worker may die at any moment: killed, out of memory, its node lost. That is to cost its own run a retry, and the
-others nothing. So a run that is under way has a worker of its own, a loky executor of one process or a Ray task, and a
-thread of joblib's that waits for it. (In joblib's own loky backend the death of one worker ends them all; so it does in
-`ray.util.joblib`, which besides deals runs out in turns to a fixed pool, whether its members are busy or not.)
+Any worker may die at any moment: killed, out of memory, its node lost. That should cost its own run a retry, and the
+other runs nothing. So each run has a worker of its own, a loky executor of one process or a Ray task, and a joblib
+thread that waits for it. (In joblib's own loky backend the death of one worker ends all of them; so it does in
+`ray.util.joblib`, which also assigns runs in turn to a fixed pool, whether its members are busy or not.)
 
-Every worker has one thread: as many as there are cores do not get into each other's way, and the result does not depend
-on how many there are.
+Every worker has one thread, so that as many workers as there are cores do not compete, and the result does not depend
+on their number.
 """
 
 from __future__ import annotations
@@ -37,35 +37,35 @@ T = TypeVar("T")
 SINGLE = dict.fromkeys(ParallelBackendBase.MAX_NUM_THREADS_VARS, "1")
 """Variables that keep a worker's libraries to one thread."""
 UNDER_WAY = ".under-way"
-"""In an experiment's folder, while its runs are made on a cluster: their lines and their locks."""
+"""Folder in an experiment's folder, while its runs are made on a cluster: their status files and locks."""
 PATIENCE = 120.0
-"""Seconds in which a node has to answer, and in which a worker that was given up has to be gone."""
+"""Seconds in which a node has to answer, and in which a worker that was presumed lost has to end."""
 
 
 class LostWorkerError(RunError):
-    """A worker died, and it is not the doing of what it was at."""
+    """A worker died for a reason that is not in its run."""
 
 
 class GridCancelledError(RunError):
-    """The grid ends before the run does."""
+    """The grid was stopped before the run ended."""
 
     def __init__(self) -> None:
-        super().__init__("the grid was given up.")
+        super().__init__("the grid was stopped.")
 
 
 class Workers(ABC):
-    """Workers that are ready, for as long as a grid is made."""
+    """Workers that are ready while a grid is made."""
 
     jobs: int
-    """How many work at a time."""
+    """Number of workers at a time."""
     folder: Path
-    """A folder that all of them see."""
+    """A folder that all workers see."""
     locks: Path | None = None
-    """A folder for locks, if a worker that was given up may still be at its run for a while."""
+    """A folder for locks, if a worker that was presumed lost may still be running for a while."""
 
     @abstractmethod
     def execute(self, call: Callable[[], T]) -> T:
-        """What the call returns, made by a worker; a `LostWorkerError` if that died. Threads may call it at once."""
+        """Let a worker make the call; a `LostWorkerError` if the worker died. Several threads may call this at once."""
 
 
 class Parallel(ABC):
@@ -73,12 +73,12 @@ class Parallel(ABC):
 
     @abstractmethod
     def open(self, root: Path, jobs: int | None, cores: int) -> Any:
-        """A context with `Workers` for runs in this folder, each on so many cores; as many as there is room for."""
+        """A context with `Workers` for runs in this folder, each on `cores` cores; jobs=None for as many as fit."""
 
 
 @dataclass(frozen=True)
 class Local(Parallel):
-    """Processes of this machine, or this one if there is only one job."""
+    """Processes of this machine, or this process if there is only one job."""
 
     @contextmanager
     def open(self, root: Path, jobs: int | None = None, cores: int = 1) -> Iterator[Workers]:
@@ -144,7 +144,7 @@ class _Processes(Workers):
             return self._idle.pop()
 
     def close(self) -> None:
-        """End all processes; what is under way has its checkpoint."""
+        """End all processes; runs that are not finished have their checkpoints."""
         with self._lock:
             self._closed = True
         for executor in self._all:
@@ -152,7 +152,7 @@ class _Processes(Workers):
 
 
 def exit_with_parent(parent: int) -> None:
-    """End this process as soon as its parent is gone: a run must not have two workers when it is made again."""
+    """End this process as soon as its parent has ended, so that a run that is resumed does not have two workers."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -164,7 +164,7 @@ def exit_with_parent(parent: int) -> None:
 
 @contextmanager
 def shared_folder(root: Path) -> Iterator[Path]:
-    """A folder of the grid's own below `UNDER_WAY`, where all grids have their locks, for as long as the block runs."""
+    """A folder of this grid below `UNDER_WAY`, where all grids have their locks; it is removed after the block."""
     folder = root / UNDER_WAY / secrets.token_hex(8)
     try:
         folder.mkdir(parents=True)
@@ -177,14 +177,14 @@ def shared_folder(root: Path) -> Iterator[Path]:
         with suppress(OSError):
             for path in folder.parent.glob("*.lock"):
                 with path.open("ab") as file:
-                    if _acquire(file):  # nobody's any more
+                    if _acquire(file):  # not held by anyone
                         path.unlink(missing_ok=True)
             folder.parent.rmdir()  # unless another grid is in it
 
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold the lock of this file, which dies with its process; wait for whoever has it, but not for ever."""
+    """Hold the lock of this file, which ends with its process; wait for another holder, but not for ever."""
     deadline = time.monotonic() + PATIENCE
     while True:
         with path.open("ab") as file:
@@ -192,7 +192,7 @@ def hold_lock(path: Path) -> Iterator[None]:
                 yield
                 return
         if time.monotonic() > deadline:
-            raise LostWorkerError("a worker that was given up is still at it")
+            raise LostWorkerError("a worker that was presumed lost still holds the run")
         time.sleep(0.1)
 
 
@@ -204,7 +204,7 @@ def _acquire(file: IO[bytes]) -> bool:
 
 
 def _is_same_file(file: IO[bytes], path: Path) -> bool:
-    """Whether the path still leads to the file, and nobody removed it meanwhile."""
+    """Whether the path still leads to this file, which may have been removed meanwhile."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

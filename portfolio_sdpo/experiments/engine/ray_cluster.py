@@ -1,7 +1,7 @@
-"""Runs on a Ray cluster (`ray start`), one task each: Ray finds a free core for it on whichever node there is.
+"""Runs on a Ray cluster (`ray start`), one task each, which Ray places on any node with a free core.
 
 Results are files, so all nodes must see the experiment's folder, under the same path, and have the same version of this
-package; both is checked on every node before anything runs, and again before every run, for nodes that joined later.
+package. Both are checked on every node before anything runs, and again before every run, for nodes that joined later.
 """
 
 from __future__ import annotations
@@ -105,13 +105,13 @@ def check_nodes(ray: Any, seal: Path) -> None:
             )
         if version != portfolio_sdpo.__version__:
             raise RunError(
-                f"node {name} has portfolio_sdpo {version}, and here is {portfolio_sdpo.__version__}: install the same "
-                "version everywhere."
+                f"node {name} has portfolio_sdpo {version}, and this machine has {portfolio_sdpo.__version__}: install "
+                "the same version everywhere."
             )
 
 
 def read_seal(seal: Path) -> tuple[str | None, str]:
-    """What a node reads in the file, if it can, and its version of this package."""
+    """The content of the file as this node reads it, None if it cannot, and its version of this package."""
     content = None
     with suppress(OSError):
         content = seal.read_text()
@@ -120,7 +120,7 @@ def read_seal(seal: Path) -> tuple[str | None, str]:
 
 @dataclass
 class _Tasks(Workers):
-    """A task of Ray's for every run; a process may live a little longer than its node."""
+    """One Ray task for every run; a process may live a little longer than its node."""
 
     ray: Any
     jobs: int
@@ -158,7 +158,7 @@ class _Tasks(Workers):
         return result
 
     def close(self) -> None:
-        """End what is under way; it has its checkpoint."""
+        """Cancel what is running; it has its checkpoint."""
         with self._lock:
             self._closed = True
             for answer in self._under_way:
@@ -181,11 +181,11 @@ def _folder(seal: Path) -> Path:
 
 
 def _summarise_error(error: Exception) -> str:
-    """What Ray says in many lines."""
+    """One line for an error that Ray explains in many."""
     words = {
         "OutOfMemoryError": "its node ran out of memory",
-        "NodeDiedError": "its node is gone",
-        "WorkerCrashedError": "it was killed, or its node is gone",
+        "NodeDiedError": "its node was lost",
+        "WorkerCrashedError": "it was killed, or its node was lost",
     }
     name = type(error).__name__
     return words.get(name, f"{name}: {str(error).strip().partition(chr(10))[0].rstrip('.')}")

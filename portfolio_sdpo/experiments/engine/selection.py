@@ -1,4 +1,4 @@
-"""Which of an experiment's algorithms are asked for."""
+"""Selecting some of an experiment's algorithms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 
 def select_algorithms(experiment: str, declared: Iterable[str], asked: Iterable[str] | None) -> tuple[str, ...]:
-    """The labels asked for, in the order in which they are declared; all of them if None is.
+    """The labels that are asked for, in the order in which they are declared; None asks for all of them.
 
     >>> select_algorithms("cmdp-cvar", ["ppo", "sdpo", "pd-cvar"], ["pd-cvar", "ppo"])
     ('ppo', 'pd-cvar')

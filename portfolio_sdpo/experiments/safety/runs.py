@@ -134,7 +134,7 @@ def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0)
 
 
 def worlds_factory(world: WorldSettings) -> Callable[[int], VectorEnv]:
-    """Number of robots → that many worlds in lockstep; can be sent to another process."""
+    """Number of robots → that many worlds in lockstep; picklable."""
     return partial(_make_worlds, world=world)
 
 
@@ -145,7 +145,7 @@ def _make_worlds(count: int, world: WorldSettings) -> VectorEnv:
 
 
 def gauge(experiment: SafetyExperiment) -> Callable[[Rollout, int], dict[str, float]]:
-    """What reads the columns above off a rollout."""
+    """A function that reads the columns above from a rollout."""
     return partial(_read, problem=experiment.problem, batch=experiment.batch)
 
 
@@ -164,7 +164,7 @@ def _read(rollout: Rollout, iteration: int, problem: Problem, batch: int) -> dic
 
 
 class Rate:
-    """Steps per second, updates included; of a run that was interrupted, from where it went on."""
+    """Steps per second, updates included; for a run that was interrupted, since it resumed."""
 
     def __init__(self) -> None:
         self._steps, self._begun, self._ended = 0.0, 0.0, 0.0

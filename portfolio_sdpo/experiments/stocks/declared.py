@@ -1,7 +1,7 @@
-"""The paper's question (D) as a declared experiment: PPO and SDPO at three α's walk nine stocks and cash through 2019.
+"""The paper's question (D) as a declared experiment: PPO and SDPO at three α's trade nine stocks and cash in 2019.
 
 The agents are those of the preset `paper-stocks`: before every close they train on the last 15 sessions replayed. The
-benchmarks walk beside them through the same dates, prices and accounting. Every label has its own α, so each is a
+benchmarks are backtested with the same dates, prices and accounting. Every label has its own α, so each is a
 backtest of its own.
 """
 
@@ -52,7 +52,7 @@ class StocksExperiment(Settings):
             if label == BENCHMARKS or not label.replace("-", "").replace(".", "").isalnum():
                 raise ValueError(f"{label!r} cannot be a label: use letters, digits, dots and dashes")
             if agent.fee:
-                raise ValueError(f"{label} reckons with a fee, and there is none here")
+                raise ValueError(f"{label} has a fee, and this experiment has none")
         return algorithms
 
     @field_validator("shown")
@@ -108,7 +108,7 @@ def _counterfactual(alpha: float) -> AgentSettings:
 STOCKS = StocksExperiment(
     name="stocks",
     title="Nine stocks and cash through 2019, CVaR of 15 sessions ≥ 0",
-    question="Does an agent that must not lose end richer than one that may, and does it keep its word?",
+    question="Does an agent with a bound on its losses end richer than one without, and does it keep the bound?",
     algorithms={
         "ppo": preset("paper-stocks", "ppo", alpha=0.1),
         **{f"sdpo-{alpha:g}": preset("paper-stocks", "sdpo", alpha=alpha) for alpha in (0.01, 0.05, 0.1)},

@@ -103,8 +103,8 @@ def _note(summary: StocksSummary) -> str:
         f"{name} {limits[name].alpha:g}" for name, label in summary.labels.items() if label.kind == "agent"
     )
     return (
-        "Means over seeds, [95 % interval of the mean], and lowest to highest seed. All seeds live through the same "
-        "year: an interval says how far the luck of training reaches, nothing about other years. "
+        "Means over seeds, [95 % interval of the mean], and lowest to highest seed. All seeds trade through the same "
+        "year: an interval reflects the randomness of training and says nothing about other years. "
         f"CVaR: of the year's returns over {horizon} sessions, at each label's own α ({alphas}; benchmarks "
         f"{_benchmark_alpha(summary)}). broken: share of seeds whose CVaR lies below the bound, by however "
         "little. cash: mean weight. "

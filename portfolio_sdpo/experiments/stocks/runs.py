@@ -1,7 +1,7 @@
-"""Makes the backtests of the stocks experiment and reads them back; what is there is not made again.
+"""Makes the backtests of the stocks experiment and reads them back; finished ones are not made again.
 
-Two stages: first the walks, one agent with one seed each, which are kept in the data directory as they go (see
-`portfolio.resume`); then the backtest of every label, from its walks.
+Two stages: first one agent with one seed each, whose progress is saved in the data directory
+(`portfolio.resume`); then the backtest of every label, from its agents.
 
 <home>/experiments/stocks/
     benchmarks/              a backtest's folder (`backtest.record`): all benchmarks
@@ -33,7 +33,7 @@ from portfolio_sdpo.rl.trainer import Watcher
 
 @dataclass(frozen=True)
 class BacktestFolder:
-    """A backtest that is there."""
+    """A finished backtest in its folder."""
 
     folder: Path
     config: dict[str, Any]
@@ -67,7 +67,7 @@ class Tables:
 
 
 def list_backtests(experiment: StocksExperiment, root: Path | None = None) -> list[BacktestFolder]:
-    """Every backtest that is there, in the order of the experiment."""
+    """Every finished backtest, in the order of the experiment."""
     folders = list_records(root or experiment_folder(experiment.name))
     found = [BacktestFolder(folder, read_config(folder)) for folder in folders]
     order = {label: place for place, label in enumerate((BENCHMARKS, *experiment.algorithms))}
@@ -76,7 +76,7 @@ def list_backtests(experiment: StocksExperiment, root: Path | None = None) -> li
 
 @dataclass(frozen=True)
 class StocksRun(Run):
-    """What all runs of the experiment have in common: they leave no folder behind that is not a whole backtest."""
+    """Base of the experiment's runs: they leave no folder behind that is not a complete backtest."""
 
     experiment: StocksExperiment
     label: str
@@ -87,15 +87,15 @@ class StocksRun(Run):
         return 1
 
     def record_failure(self, error: Exception, **more: Any) -> None:
-        """The report has it."""
+        """The outcome says it."""
 
     def clear(self) -> None:
-        """What is replaced stays until there is something to replace it with."""
+        """What is to be replaced stays until its replacement is complete."""
 
 
 @dataclass(frozen=True)
 class StocksAgentRun(StocksRun):
-    """One agent with one seed, on its way through the dates."""
+    """One agent with one seed, walk-forward through the dates."""
 
     seed: int
 
@@ -110,7 +110,7 @@ class StocksAgentRun(StocksRun):
         return self.experiment.backtest(self.label, [self.seed]).model_dump(mode="json")
 
     def is_done(self) -> bool:
-        """Only walks that are missing are made."""
+        """Only missing runs are created, so none of them is done."""
         return False
 
 
@@ -151,7 +151,7 @@ class StocksBacktest(StocksRun):
 
 
 def count_pending_runs(experiment: StocksExperiment, root: Path | None = None) -> int:
-    """How many walks `run_stocks` makes, if need be by replacing others."""
+    """How many tracks `run_stocks` would simulate, if need be by replacing others."""
     found = list_backtests(experiment, root)
     agents = sum(len(_missing(experiment, label, found)) for label in experiment.shown)
     return agents + (len(experiment.strategies) if _missing(experiment, BENCHMARKS, found) else 0)
@@ -164,9 +164,9 @@ def run_stocks(
     board: Board | None = None,
     **options: Unpack[GridOptions],
 ) -> list[Outcome]:
-    """Make what is not there yet; an interrupted walk goes on where it was. One outcome for each label.
+    """Make the missing backtests; an interrupted one resumes where it stopped. One outcome for each label.
 
-    board: shows the walks while they are made. Everything else is one of the `GridOptions`: `jobs`, `restart`, ...
+    board: shows the runs while they are made. Everything else is one of the `GridOptions`: `jobs`, `restart`, ...
     """
     root = root or experiment_folder(experiment.name)
     found = list_backtests(experiment, root)
@@ -174,15 +174,15 @@ def run_stocks(
         StocksBacktest(experiment, label, root, tuple(_missing(experiment, label, found)))
         for label in (BENCHMARKS, *experiment.shown)
     ]
-    walks = [walk for label in labels if options.get("restart") or not label.others() for walk in label.prerequisites]
-    stages = [Stage([benchmarks, *walks]), Stage(labels)]
+    agents = [run for label in labels if options.get("restart") or not label.others() for run in label.prerequisites]
+    stages = [Stage([benchmarks, *agents]), Stage(labels)]
     outcomes = run_grid(stages, make_stocks, board or Board(()), root, **options)
     names = {each.name for each in (benchmarks, *labels)}
     return [outcome for outcome in outcomes if outcome.run in names]
 
 
 def make_stocks(run: StocksAgentRun | StocksBacktest, watch: Watcher) -> dict[str, Any]:
-    """A walk, or a backtest from its walks."""
+    """Simulate one agent, or record a label's backtest from its simulated agents."""
     return _simulate(run, watch) if isinstance(run, StocksAgentRun) else _record_backtest(run)
 
 
@@ -207,7 +207,7 @@ def select_backtests(
     labels: Collection[str] | None = None,
     seeds: Collection[int] | None = None,
 ) -> list[BacktestFolder]:
-    """What is there, of agents only these labels and seeds; a `RunError` if there is no agent among it."""
+    """The finished backtests, of agents only these labels and seeds; a `RunError` if there is no agent among them."""
     found = [
         each
         for each in list_backtests(experiment, root)
@@ -220,12 +220,12 @@ def select_backtests(
 
 
 def _simulate(run: StocksAgentRun, watch: Watcher) -> dict[str, Any]:
-    """Walk the agent from where it was saved last."""
+    """Simulate the agent, from where it was saved last."""
     settings, (agent,) = run.experiment.backtest(run.label, [run.seed]), run.experiment.agents(run.label, [run.seed])
     begun: list[float] = []
 
     def tell(done: int, total: int) -> None:
-        # The first one says where the walk goes on.
+        # The first call says where the run resumes.
         begun[:] = begun or [time.monotonic(), done]
         rate = (done - begun[1]) / max(time.monotonic() - begun[0], 1e-9)
         watch({"iteration": done - 1.0, "total": float(total), "steps": 1.0, "steps_per_second": rate})
@@ -235,10 +235,10 @@ def _simulate(run: StocksAgentRun, watch: Watcher) -> dict[str, Any]:
 
 
 def _record_backtest(run: StocksBacktest) -> dict[str, Any]:
-    """Make the backtest of a label, whose walks are there, in place of those with other settings."""
+    """Record the backtest of a label, whose agents are simulated, in place of those with other settings."""
     experiment, label, seeds, others = run.experiment, run.label, run.seeds, run.others()
     target = run.root / (label if label == BENCHMARKS else f"{label}-{seeds[0]}")
-    # What is replaced stays until there is something to replace it with.
+    # What is to be replaced stays until its replacement is complete.
     folder = run.root / f".{target.name}.new" if others else target
     if others:
         shutil.rmtree(folder, ignore_errors=True)
@@ -250,7 +250,7 @@ def _record_backtest(run: StocksBacktest) -> dict[str, Any]:
 
 
 def _missing(experiment: StocksExperiment, label: str, found: Collection[BacktestFolder]) -> list[int]:
-    """Seeds that are still to be walked; benchmarks have none, and are there or not."""
+    """Seeds that are still to be simulated; benchmarks have none, and are there or not."""
     sound = [each for each in found if each.label == label and each.declared_by(experiment)]
     if label == BENCHMARKS:
         return [] if sound else [experiment.seeds[0]]
@@ -259,7 +259,7 @@ def _missing(experiment: StocksExperiment, label: str, found: Collection[Backtes
 
 
 def _drop(old: Collection[BacktestFolder]) -> None:
-    """Remove them, each out of sight first, so that no half of one is ever found."""
+    """Remove these backtests, each renamed to a hidden name first, so that no partial one is ever found."""
     for each in old:
         hidden = each.folder.with_name(f".{each.folder.name}.old")
         try:

@@ -1,7 +1,7 @@
-"""What the stocks experiment has shown, in figures: per walk, per label over its seeds, and the paper's claims.
+"""What the stocks experiment has shown, in figures: per track, per label over its seeds, and the paper's claims.
 
-Intervals are Student's at 95 % over seeds. All seeds live through the same year, so an interval says how far the luck
-of training reaches and nothing about other years. A walk breaks its bound if the CVaR of its realised returns over
+Intervals are Student's at 95 % over seeds. All seeds trade through the same year, so an interval says how far the luck
+of training reaches and nothing about other years. A track breaks its bound if the CVaR of its realised returns over
 windows of the limit's horizon, at the label's own α, lies below it.
 """
 
@@ -92,7 +92,7 @@ class StocksSummary:
     last: str
     labels: dict[str, StrategySummary]
     claims: tuple[Judgement, ...]
-    """the paper's, and what these walks say to them"""
+    """the paper's, and what these tracks say about them"""
     walks: tuple[TrackSummary, ...]
     statistics: SeedStatistics | None = None
     outdated: tuple[str, ...] = ()
@@ -119,17 +119,17 @@ def summarise_stocks(
     found = select_backtests(experiment, root, labels, seeds)
     tables = read_tables(found, seeds)
     limits, updates = _limits(found)
-    walks = summarise_tracks(tables, limits)
-    evidence = build_evidence(walks, tables, limits)
+    tracks = summarise_tracks(tables, limits)
+    evidence = build_evidence(tracks, tables, limits)
     days = tables.equity["date"]
     summary = StocksSummary(
         experiment=experiment.name,
         title=experiment.title,
         first=str(days.min().date()),
         last=str(days.max().date()),
-        labels=summarise_strategies(walks, limits, updates),
+        labels=summarise_strategies(tracks, limits, updates),
         claims=tuple(judge(claim, evidence) for claim in QUESTION_D.claims),
-        walks=tuple(walks),
+        walks=tuple(tracks),
         statistics=SeedStatistics.of(evidence),
         outdated=tuple(dict.fromkeys(each.label for each in found if not each.declared_by(experiment))),
         versions=tuple(
@@ -142,19 +142,19 @@ def summarise_stocks(
 
 def summarise_tracks(tables: Tables, limits: dict[str, CvarLimit]) -> list[TrackSummary]:
     """Each strategy and seed of the tables, measured by its own limit."""
-    weights, traces = split_by_track(tables.weights), split_by_track(tables.trace)
+    weights, traces = split_by_track(tables.weights), by_track(tables.trace)
     return [
-        _walk(name, seed, equity, weights[name, seed], traces.get((name, seed)), limits[name])
+        _summarise_track(name, seed, equity, weights[name, seed], traces.get((name, seed)), limits[name])
         for (name, seed), equity in split_by_track(tables.equity).items()
     ]
 
 
 def summarise_strategies(
-    walks: Sequence[TrackSummary], limits: dict[str, CvarLimit], updates: dict[str, int]
+    tracks: Sequence[TrackSummary], limits: dict[str, CvarLimit], updates: dict[str, int]
 ) -> dict[str, StrategySummary]:
-    """The walks of each label together; agents first."""
-    names = dict.fromkeys(walk.strategy for walk in sorted(walks, key=lambda walk: walk.seed is None))
-    return {name: _label(name, walks, limits[name], updates.get(name)) for name in names}
+    """The tracks of each label together; agents first."""
+    names = dict.fromkeys(track.strategy for track in sorted(tracks, key=lambda track: track.seed is None))
+    return {name: _summarise_strategy(name, tracks, limits[name], updates.get(name)) for name in names}
 
 
 def stocks_evidence(
@@ -163,27 +163,27 @@ def stocks_evidence(
     labels: Collection[str] | None = None,
     seeds: Collection[int] | None = None,
 ) -> Evidence:
-    """What the agents' walks say; all of them live through the same year, which is the only stratum."""
+    """What the agents' tracks show; all of them trade through the same year, which is the only stratum."""
     found = select_backtests(experiment, root, labels, seeds)
     tables, (limits, _) = read_tables(found, seeds), _limits(found)
     return build_evidence(summarise_tracks(tables, limits), tables, limits)
 
 
-def build_evidence(walks: Sequence[TrackSummary], tables: Tables, limits: dict[str, CvarLimit]) -> Evidence:
-    """The same of walks that are summed up already."""
+def build_evidence(tracks: Sequence[TrackSummary], tables: Tables, limits: dict[str, CvarLimit]) -> Evidence:
+    """The same for tracks that are summarised already."""
     traces = split_by_track(tables.trace)
     runs = []
-    for walk in walks:
-        if walk.seed is None:
+    for track in tracks:
+        if track.seed is None:
             continue
-        figures = {SCORE: walk.final_wealth, "drawdown": walk.max_drawdown}
-        if walk.realised_cvar is not None:
-            figures["realised"] = walk.realised_cvar - limits[walk.strategy].bound
-        trace = traces.get((walk.strategy, walk.seed))
+        figures = {SCORE: track.final_wealth, "drawdown": track.max_drawdown}
+        if track.realised_cvar is not None:
+            figures["realised"] = track.realised_cvar - limits[track.strategy].bound
+        trace = traces.get((track.strategy, track.seed))
         excess = np.zeros(0)
         if trace is not None:
             excess = np.maximum(trace["bound"].to_numpy(dtype=np.float64) - trace["risk"].to_numpy(np.float64), 0.0)
-        runs.append(RunEvidence(walk.strategy, "2019", walk.seed, figures, (excess,)))
+        runs.append(RunEvidence(track.strategy, "2019", track.seed, figures, (excess,)))
     return Evidence(
         figures={
             SCORE: "final wealth",
@@ -196,7 +196,7 @@ def build_evidence(walks: Sequence[TrackSummary], tables: Tables, limits: dict[s
     )
 
 
-def _walk(
+def _summarise_track(
     name: str,
     seed: int | None,
     equity: pd.DataFrame,
@@ -229,19 +229,21 @@ def _walk(
     )
 
 
-def _label(name: str, walks: Sequence[TrackSummary], limit: CvarLimit, updates: int | None) -> StrategySummary:
-    own = [walk for walk in walks if walk.strategy == name]
+def _summarise_strategy(
+    name: str, tracks: Sequence[TrackSummary], limit: CvarLimit, updates: int | None
+) -> StrategySummary:
+    own = [track for track in tracks if track.strategy == name]
     agent = own[0].seed is not None
-    broken = [walk.broken for walk in own if walk.broken is not None]
-    worst = [walk.training_worst for walk in own if walk.training_worst is not None]
-    one_n = next((walk.final_wealth for walk in walks if walk.strategy == EQUAL_WEIGHT), None)
+    broken = [track.broken for track in own if track.broken is not None]
+    worst = [track.training_worst for track in own if track.training_worst is not None]
+    one_n = next((track.final_wealth for track in tracks if track.strategy == EQUAL_WEIGHT), None)
 
     def over(figure: str) -> MeanInterval | None:
-        return _less(walks, name, figure)
+        return _distance(tracks, name, figure)
 
     return StrategySummary(
         kind="agent" if agent else "benchmark",
-        seeds=tuple(walk.seed for walk in own if walk.seed is not None),
+        seeds=tuple(track.seed for track in own if track.seed is not None),
         limit=limit,
         updates=updates,
         final_wealth=over("final_wealth"),
@@ -253,22 +255,22 @@ def _label(name: str, walks: Sequence[TrackSummary], limit: CvarLimit, updates: 
         training_cvar=over("training_cvar"),
         training_breaks=over("training_breaks"),
         training_worst=min(worst, default=None),
-        to_ppo=_paired(walks, name, BASELINE) if agent and name != BASELINE else None,
-        to_equal_weight=_less(walks, name, "final_wealth", one_n) if agent and one_n is not None else None,
+        to_ppo=_paired_distance(tracks, name, BASELINE) if agent and name != BASELINE else None,
+        to_equal_weight=_distance(tracks, name, "final_wealth", one_n) if agent and one_n is not None else None,
     )
 
 
-def _less(walks: Sequence[TrackSummary], label: str, figure: str, level: float = 0.0) -> MeanInterval | None:
+def _distance(tracks: Sequence[TrackSummary], label: str, figure: str, level: float = 0.0) -> MeanInterval | None:
     """A figure of a label over its seeds, as distance from a level."""
-    values = [getattr(walk, figure) for walk in walks if walk.strategy == label]
+    values = [getattr(track, figure) for track in tracks if track.strategy == label]
     return MeanInterval.of(None if value is None else value - level for value in values)
 
 
-def _paired(walks: Sequence[TrackSummary], label: str, rival: str) -> MeanInterval | None:
+def _paired_distance(tracks: Sequence[TrackSummary], label: str, rival: str) -> MeanInterval | None:
     """Final wealth less that of the rival with the same seed, over the seeds that both have."""
-    theirs = {walk.seed: walk.final_wealth for walk in walks if walk.strategy == rival}
-    own = [walk for walk in walks if walk.strategy == label and walk.seed in theirs]
-    return MeanInterval.of(walk.final_wealth - theirs[walk.seed] for walk in own)
+    theirs = {track.seed: track.final_wealth for track in tracks if track.strategy == rival}
+    own = [track for track in tracks if track.strategy == label and track.seed in theirs]
+    return MeanInterval.of(track.final_wealth - theirs[track.seed] for track in own)
 
 
 def _limits(found: Sequence[BacktestFolder]) -> tuple[dict[str, CvarLimit], dict[str, int]]:

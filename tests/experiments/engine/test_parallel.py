@@ -71,7 +71,7 @@ def test_the_lock_of_a_run_waits_for_its_holder(tmp_path: Path, monkeypatch: pyt
     held.wait()
     with monkeypatch.context() as patch:
         patch.setattr("portfolio_sdpo.experiments.engine.parallel.PATIENCE", 0.0)
-        with pytest.raises(LostWorkerError, match="still at it"), hold_lock(tmp_path / "lock"):
+        with pytest.raises(LostWorkerError, match="still holds the run"), hold_lock(tmp_path / "lock"):
             order.append("never")
     with hold_lock(tmp_path / "lock"):
         order.append("second")
