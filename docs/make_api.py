@@ -47,7 +47,7 @@ ROOMS = {
     ),
     "envs": ("envs", "envs.exact", "envs.portfolio", "envs.safety"),
     "backtest": ("backtest", "backtest.run", "backtest.statistics", "backtest.coverage"),
-    "experiments": ("experiments.studies", "experiments.paper.reproduce"),
+    "experiments": ("experiments.study", "experiments.catalogue", "experiments.paper.reproduce"),
     "registry": ("registry", "registry.retrain"),
     "common": ("common.plugins", "common.files"),
     "errors": ("errors",),

@@ -114,7 +114,10 @@ def test_a_failed_run_is_a_sentence_and_a_non_zero_exit():
         (("run", "nope"), "there is no experiment 'nope'; `portfolio-sdpo experiment list` names all of them."),
         (("show", "nope"), "there is no experiment 'nope'"),
         (("figures", "nope"), "there is no experiment 'nope'"),
-        (("run", "tiny", "--seeds", "1,x"), "--seeds: must be whole numbers separated by commas, such as 0,1,2 (got '1,x')."),
+        (
+            ("run", "tiny", "--seeds", "1,x"),
+            "--seeds: must be whole numbers separated by commas, such as 0,1,2 (got '1,x').",
+        ),
         (("run", "tiny", "--seeds", ""), "--seeds: must be whole numbers"),
         (("run", "tiny", "--seeds", "-1"), "--seeds: must be at least one number, all different"),
         (("run", "tiny", "--cmdp-seeds", "3,3"), "--cmdp-seeds: must be at least one number"),

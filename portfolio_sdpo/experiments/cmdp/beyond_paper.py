@@ -119,4 +119,4 @@ BEYOND = (
         episodes=40,
     ),
 )
-"""Declared after those of the paper, see `presets`."""
+"""Declared after those of the paper, see `declared`."""

@@ -1,8 +1,7 @@
-"""What the runs of an experiment have to say, in one shape for all kinds of experiments, and its statistics.
+"""What the runs of an experiment show, in one shape for all families, and its statistics.
 
-Every kind fills it from its own logs: `summary.cmdp_evidence`, `safety_summary.safety_evidence`,
-`stocks_summary.stocks_evidence`. The terminal's tables, the verdicts on the paper's claims and the figures of
-`reproduce` are all made from it.
+Every family fills it from its own logs: `cmdp_evidence`, `safety_evidence`, `stocks_evidence` in its `summary`. The
+terminal's tables, the verdicts on the paper's claims and the figures of `reproduce` are all made from it.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class RunEvidence:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All runs that are there."""
+    """The evidence of all finished runs."""
 
     figures: dict[str, str]
     """name → what it is, in words"""
@@ -63,7 +62,7 @@ class Evidence:
     """whether the score is 1 where the exact optimum is"""
 
     def labels(self, pattern: str = "*") -> list[str]:
-        """Those that there are runs of, in the order of the runs; `sdpo-*` stands for all that begin so."""
+        """Labels with runs, in the order of the runs; the pattern `sdpo-*` matches all that begin so."""
         return [each for each in dict.fromkeys(run.label for run in self.runs) if fnmatchcase(each, pattern)]
 
     def scores(self, label: str, figure: str = SCORE) -> dict[str, list[float]]:
@@ -119,8 +118,8 @@ class SeedStatistics:
         found = [compare(a, evidence.scores(a), b, evidence.scores(b), SCORE) for a, b in pairs]
         return cls(
             score=evidence.figures[SCORE],
-            resampling=resampling_of(evidence, labels),
-            labels={label: _of_label(evidence, label) for label in labels},
+            resampling=describe_resampling(evidence, labels),
+            labels={label: _summarise_label(evidence, label) for label in labels},
             comparisons=tuple(each for each in found if each is not None),
         )
 
@@ -144,7 +143,7 @@ def merge_evidence(parts: Sequence[Evidence], unit: str = "ppo") -> Evidence:
     return replace(first, figures=first.figures | named, runs=tuple(runs))
 
 
-def resampling_of(evidence: Evidence, labels: Iterable[str]) -> str:
+def describe_resampling(evidence: Evidence, labels: Iterable[str]) -> str:
     """How the intervals of these labels were drawn, in words."""
     sizes = [[len(runs) for runs in evidence.scores(label).values()] for label in labels]
     fewest, strata, word = min(map(min, sizes)), min(map(len, sizes)), evidence.stratum
@@ -159,7 +158,7 @@ def resampling_of(evidence: Evidence, labels: Iterable[str]) -> str:
     return f"No intervals where there are fewer than {FEWEST} runs: they would say nothing."
 
 
-def _of_label(evidence: Evidence, label: str) -> LabelStatistics:
+def _summarise_label(evidence: Evidence, label: str) -> LabelStatistics:
     scores = evidence.scores(label)
     return LabelStatistics(
         runs=sum(map(len, scores.values())),

@@ -142,7 +142,7 @@ def summarise_stocks(
 
 def summarise_tracks(tables: Tables, limits: dict[str, CvarLimit]) -> list[TrackSummary]:
     """Each strategy and seed of the tables, measured by its own limit."""
-    weights, traces = split_by_track(tables.weights), by_track(tables.trace)
+    weights, traces = split_by_track(tables.weights), split_by_track(tables.trace)
     return [
         _summarise_track(name, seed, equity, weights[name, seed], traces.get((name, seed)), limits[name])
         for (name, seed), equity in split_by_track(tables.equity).items()

@@ -106,7 +106,7 @@ def test_changes_leave_the_rest_as_it_was():
     ("changes", "message"),
     [
         ({"iterations": 0}, "SafetyExperiment.iterations"),
-        ({"seeds": (1, 1)}, "SafetyExperiment.seeds: must be different numbers"),
+        ({"seeds": (1, 1)}, "SafetyExperiment.seeds: must be at least one number"),
         ({"algorithms": ("dqn",)}, "safety-c has no 'dqn'; it has ppo, ipo, sdpo"),
         ({"lane": 31}, "SafetyExperiment.lane: must not be more than there are episodes"),
         ({"lengths": {"cpo": 3}}, "SafetyExperiment.lengths: there is no algorithm 'cpo'"),

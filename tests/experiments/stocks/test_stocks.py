@@ -94,8 +94,8 @@ class TestDeclaration:
         ("changes", "message"),
         [
             ({"iterations": 0}, "iterations: there must be at least 1 update a day"),
-            ({"seeds": (1, 1)}, "seeds: must be different numbers"),
-            ({"seeds": (-1,)}, "seeds: must be different numbers"),
+            ({"seeds": (1, 1)}, "seeds: must be at least one number"),
+            ({"seeds": (-1,)}, "seeds: must be at least one number"),
             ({"algorithms": ("dqn",)}, "stocks has no 'dqn'; it has ppo, sdpo-0.01, "),
         ],
     )
