@@ -139,8 +139,8 @@ def test_failed_and_outdated_runs_are_named(tiny: CmdpExperiment, made_up: Path)
 
 
 def test_only_some_runs(tiny: CmdpExperiment, made_up: Path):
-    chosen = tiny.with_changes(seeds=(0,))
-    summary = summarise_cmdp(chosen, made_up, only=cmdp_runs(chosen, made_up))
+    selected = tiny.with_changes(seeds=(0,))
+    summary = summarise_cmdp(selected, made_up, only=[run.name for run in cmdp_runs(selected, made_up)])
     assert [(run.label, run.seed) for run in summary.runs] == [("ppo", 0), ("sdpo", 0)]
 
 

@@ -126,7 +126,7 @@ def test_what_a_worker_is_like_and_what_becomes_of_its_run_if_it_dies(
     )
     assert (failed.run, failed.status, finished.status) == ("ppo-11-0", "failed", "finished")
     assert failed.message == (
-        "its worker was lost (it was killed, or its node is gone), 2 times: run the same command again with fewer "
+        "its worker was lost (it was killed, or its node was lost), 2 times: run the same command again with fewer "
         "--jobs; it goes on from its checkpoint."
     )
     assert sorted(line.partition(":")[0] for line in board.retried) == ["ppo-11-0", "sdpo-11-0"]

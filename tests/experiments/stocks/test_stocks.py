@@ -108,7 +108,7 @@ class TestDeclaration:
         [
             ({"algorithms": {"benchmarks": STOCKS.algorithms["ppo"]}}, "cannot be a label"),
             ({"algorithms": {"../x": STOCKS.algorithms["ppo"]}}, "cannot be a label"),
-            ({"algorithms": {"ppo": {**STOCKS.algorithms["ppo"].model_dump(), "fee": 0.01}}}, "reckons with a fee"),
+            ({"algorithms": {"ppo": {**STOCKS.algorithms["ppo"].model_dump(), "fee": 0.01}}}, "has a fee"),
             ({"shown": ("ppo", "dqn")}, "must be labels of the algorithms"),
         ],
     )
