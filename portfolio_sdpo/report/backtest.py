@@ -45,7 +45,7 @@ def backtest(
     horizon: int | None = None,
     max_weight: float | None = None,
     max_turnover: float | None = None,
-    intervals: bool = True,
+    intervals: bool | int = True,
     seed: int = 0,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -90,8 +90,8 @@ def backtest(
         -0.05, 0.05 and 15: the worst 5 % of 15-session periods may lose 5 % on average.
     max_weight, max_turnover : float, optional
         Limits on every decision of every strategy: the largest weight of a stock, the largest share of wealth traded.
-    intervals : bool, default True
-        Whether to draw bootstrap intervals and tests, which takes some time.
+    intervals : bool or int, default True
+        Whether to draw bootstrap intervals and tests, which takes some time; a number is that of the draws (1000).
     seed : int, default 0
         Seed of the intervals; a policy has its own.
     jobs : int, default 1
@@ -149,7 +149,7 @@ def backtest(
         cash=_mean_rate(cash),
         limit=_find_limit(named, {"bound": cvar, "alpha": alpha, "horizon": horizon}),
         limits={"max_weight": max_weight, "max_turnover": max_turnover},
-        bootstrap={"seed": seed} if intervals else None,
+        bootstrap={"seed": seed, **({} if intervals is True else {"draws": intervals})} if intervals else None,
     )
     if jobs < 1:
         raise SettingsError(f"jobs: must be at least 1 (got {jobs}).")
@@ -299,4 +299,5 @@ def _validate(kind: type[AnySettings], **fields: Any) -> AnySettings:
         return kind(**fields)
     except SettingsError as error:
         sentence = re.sub(r"^(?:BacktestSettings|CvarLimit)(?:\.limits|\.bootstrap)?[.:] ?", "", str(error))
-        raise SettingsError(re.sub("^bound:", "cvar:", sentence)) from None
+        field, colon, rest = sentence.partition(":")
+        raise SettingsError({"bound": "cvar", "draws": "intervals"}.get(field, field) + colon + rest) from None

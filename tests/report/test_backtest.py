@@ -208,6 +208,7 @@ WRONG = {
     "alpha": (("cash",), {"alpha": 2}, r"^alpha: "),
     "max_weight": (("cash",), {"max_weight": 3}, r"^max_weight: "),
     "jobs": (("cash",), {"jobs": 0}, r"^jobs: must be at least 1"),
+    "intervals": (("cash",), {"intervals": -3}, r"^intervals: "),
 }
 
 
