@@ -103,10 +103,12 @@ class Tracer:
 
     def _profile(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event not in ("call", "return") or self.name(code) is None:
+        if event not in ("call", "return"):
             return
-        if code.co_name == "<module>":
+        if code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib"):
             self._importing.depth = getattr(self._importing, "depth", 0) + (1 if event == "call" else -1)
+        elif self.name(code) is None:
+            return
         elif event == "call" and not getattr(self._importing, "depth", 0) and is_function(code):
             self._enter(frame, code)
 
