@@ -69,7 +69,8 @@ def test_the_same_runs_give_the_same_figure(tiny: CmdpExperiment, folder: Path):
 
 def test_figures_of_some_runs(tiny: CmdpExperiment, folder: Path):
     selected = tiny.with_changes(seeds=(0,), algorithms=("sdpo",))
-    learning = make_cmdp_figures(selected, folder, only=[run.name for run in cmdp_runs(selected, folder)])[1].read_text()
+    names = [run.name for run in cmdp_runs(selected, folder)]
+    learning = make_cmdp_figures(selected, folder, only=names)[1].read_text()
     assert "SDPO" in learning and "PPO" not in learning.replace("SDPO", "") and "sd over" not in learning
 
 
