@@ -26,10 +26,9 @@ from portfolio_sdpo.backtest import CvarLimit, simulate
 from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy
 from portfolio_sdpo.backtest.strategies import EqualWeight, MaximumReturn, select_stocks
 from portfolio_sdpo.portfolio.market import Market, all_cash
-from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
-from portfolio_sdpo.portfolio.scenarios import as_stormy_as_today
+from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk, window_returns
+from portfolio_sdpo.portfolio.scenarios import scale_to_current_volatility
 from portfolio_sdpo.portfolio.shield import normal_cvar
-from portfolio_sdpo.portfolio.volatility import Volatility
 from portfolio_sdpo.prices.samples import load_sample
 
 LIMIT = CvarLimit()
@@ -54,7 +53,7 @@ class Mix:
         if len(chosen):
             gross_returns = history.gross_returns[-self.history :, chosen]
             if self.filtered is not None:
-                gross_returns = as_stormy_as_today(gross_returns, self.filtered)
+                gross_returns = scale_to_current_volatility(gross_returns, self.filtered)
             growth = np.log(gross_returns)
             mean = growth.mean(axis=0) + growth.var(axis=0) / 2
             mean = mean + self.shrink * (mean.mean() - mean)

@@ -11,8 +11,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from portfolio_sdpo.errors import ModelCorruptError, PortfolioSdpoError, RegistryError, RegistryUnavailableError
-from portfolio_sdpo.portfolio.load import load_latest
-from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.market import Market, load_latest
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Model, Promotion, Registry
 

@@ -11,9 +11,8 @@ import pandas as pd
 from pydantic import ValidationError
 
 from portfolio_sdpo.errors import PortfolioSdpoError
-from portfolio_sdpo.portfolio.load import market_of
-from portfolio_sdpo.portfolio.market import CASH, Array
-from portfolio_sdpo.portfolio.simplex import on_simplex
+from portfolio_sdpo.portfolio.limits import check_weights
+from portfolio_sdpo.portfolio.market import CASH, Array, load_latest_frame
 from portfolio_sdpo.prices.prices import DATE_UNIT
 from portfolio_sdpo.registry import Registry
 
@@ -48,7 +47,7 @@ def decide_on(registry: Registry, body: PricesBody, settings: ServeSettings) -> 
     agent = registry.load_agent(model.id)
     frame = _frame(body, model.assets[1:])
     try:
-        market, facts = market_of(frame, model.config["cash"])
+        market, facts = load_latest_frame(frame, model.config["cash"])
         held = None if body.held is None else _held(body.held, model.assets)
         decision = decide(agent, market, facts, held)
     except PortfolioSdpoError as error:
@@ -95,4 +94,4 @@ def _held(given: dict[str, float], assets: tuple[str, ...]) -> Array:
     unknown = sorted(set(given) - set(assets))
     if unknown:
         raise ProblemError("bad-prices", f"held: {unknown[0][:40]} is neither {CASH} nor a stock of the champion.")
-    return on_simplex(np.array([given.get(asset, 0.0) for asset in assets]), (len(assets),))
+    return check_weights(np.array([given.get(asset, 0.0) for asset in assets]), (len(assets),))

@@ -35,8 +35,7 @@ from portfolio_sdpo.common.progress import Meter, Tell, follow_meters
 from portfolio_sdpo.common.seeds import check_seeds
 from portfolio_sdpo.errors import Interruption, SettingsError
 from portfolio_sdpo.portfolio.limits import Limits
-from portfolio_sdpo.portfolio.load import Cash, checked_cash, load_market, select_days
-from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.market import Cash, Market, load_market, parse_cash, select_days
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.settings import Settings
 
@@ -93,7 +92,7 @@ class BacktestSettings(Settings):
     @field_validator("cash", mode="before")
     @classmethod
     def _a_rate(cls, value: Any) -> Any:
-        return checked_cash(value)
+        return parse_cash(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> BacktestSettings:

@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import BacktestError, HistoryError, SettingsError, WeightsError
 from portfolio_sdpo.portfolio.accounting import check_fee, hold, trade, turnover
-from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.limits import Limits, check_weights
 from portfolio_sdpo.portfolio.market import Array, Day, Market
 from portfolio_sdpo.portfolio.shield import DEFAULT_CAUTION, Caution, CvarLimit, shield
-from portfolio_sdpo.portfolio.simplex import on_simplex
 
 
 class Strategy(Protocol):
@@ -171,7 +170,7 @@ def _ask(
         decision = strategy.decide(history, held.copy())
     notes.extend(f"{history.dates[-1]}: {warning.message}" for warning in caught)
     try:
-        target = on_simplex(decision, held.shape)
+        target = check_weights(decision, held.shape)
     except WeightsError as error:
         raise WeightsError(f"{strategy.name} on {history.dates[-1]}: {error}") from None
     # As it was given: checking it a second time, in a replay, must round it no further.

@@ -30,10 +30,9 @@ from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.accounting import check_fee, hold
-from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.limits import Limits, Simplex, check_weights
 from portfolio_sdpo.portfolio.market import Array, Day, Market, Mask
-from portfolio_sdpo.portfolio.scenarios import Kind, Paths, Replay, Rows, Scenarios, scenarios_of
-from portfolio_sdpo.portfolio.simplex import Simplex, on_simplex
+from portfolio_sdpo.portfolio.scenarios import Paths, Replay, Rows, ScenarioKind, Scenarios, scenarios_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,7 +87,7 @@ class PortfolioDynamics:
         """Trade at the close of row `now`, hold to row `following`: net growth, turnover, weights, drifted."""
         listed = self._listed.take(now, axis=0) if np.count_nonzero(self._lacks[now]) else None
         still = self._listed.take(following, axis=0) if np.count_nonzero(self._leaves[following]) else None
-        weights, kept, traded = self.limits.execute(on_simplex(action, held.shape), held, listed, self.fee)
+        weights, kept, traded = self.limits.execute(check_weights(action, held.shape), held, listed, self.fee)
         growth, drifted = hold(weights, self._gross_returns.take(following, axis=0), still)
         return kept * growth, traded, weights, drifted
 
@@ -107,7 +106,7 @@ class PortfolioDynamics:
             cash[..., 0] = 1.0
             return cash
         given = np.asarray(held, dtype=np.float64)
-        weights = on_simplex(np.broadcast_to(given, shape) if given.shape == shape[-1:] else given, shape)
+        weights = check_weights(np.broadcast_to(given, shape) if given.shape == shape[-1:] else given, shape)
         return NO_LIMITS.apply(weights, weights, self._listed[row])
 
     def choose(self, path: Any, count: int, rng: np.random.Generator) -> Rows:
@@ -289,7 +288,7 @@ def make_portfolio_env(
     window: int | None = 15,
     start: Day | None = None,
     end: Day | None = None,
-    scenarios: Kind = "window",
+    scenarios: ScenarioKind = "window",
     limits: Limits = NO_LIMITS,
     block: float | None = None,
 ) -> PortfolioEnv:
@@ -316,7 +315,7 @@ def make_portfolio_vector_env(
     window: int | None = 15,
     start: Day | None = None,
     end: Day | None = None,
-    scenarios: Kind = "window",
+    scenarios: ScenarioKind = "window",
     limits: Limits = NO_LIMITS,
     block: float | None = None,
 ) -> PortfolioVectorEnv:

@@ -23,9 +23,9 @@ from portfolio_sdpo.portfolio.analytic import Analytic, AnalyticSettings
 from portfolio_sdpo.portfolio.market import Array, Market, Mask, all_cash
 from portfolio_sdpo.portfolio.on_paths import OnPaths
 from portfolio_sdpo.portfolio.path_learner import PathLearner
-from portfolio_sdpo.portfolio.scenarios import Kind, Replay, Resample, Scenarios, window_paths
+from portfolio_sdpo.portfolio.return_measures import Volatility
+from portfolio_sdpo.portfolio.scenarios import Replay, Resample, ScenarioKind, Scenarios, window_paths
 from portfolio_sdpo.portfolio.shield import CvarLimit
-from portfolio_sdpo.portfolio.volatility import Volatility
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule
 from portfolio_sdpo.rl.algorithms import AnySettings
@@ -44,7 +44,7 @@ class AgentSettings(Settings):
 
     limit: CvarLimit = CvarLimit()
     """Its horizon is also the length of the scenarios."""
-    scenarios: Kind = "bootstrap"
+    scenarios: ScenarioKind = "bootstrap"
     """`bootstrap` resamples trailing history, `window` replays the last sessions as they were (the paper's)."""
     history: int | None = Field(default=504, ge=2)
     """Sessions that bootstrapped scenarios are drawn from; None: all that there are."""

@@ -22,8 +22,7 @@ from portfolio_sdpo.errors import DataQualityError, NotFittedError, SettingsErro
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.holdings import read_held
 from portfolio_sdpo.portfolio.limits import Limits
-from portfolio_sdpo.portfolio.load import market_of
-from portfolio_sdpo.portfolio.market import Array, Market, all_cash
+from portfolio_sdpo.portfolio.market import Array, Market, all_cash, load_latest_frame
 from portfolio_sdpo.portfolio.presets import PRESETS, Plan, plan
 from portfolio_sdpo.portfolio.shield import shield
 from portfolio_sdpo.portfolio.store import FOLDERS, agent_from_parts, describe, read_parts, to_parts
@@ -160,7 +159,7 @@ class SafeAllocator:
         SafeAllocator
             Itself.
         """
-        market, data = market_of(check_prices(prices, allow_empty=True), self._plan().cash)
+        market, data = load_latest_frame(check_prices(prices, allow_empty=True), self._plan().cash)
         agent = self._make(self._settings(), self.seed, self.algorithm)
         agent.decide(market, all_cash(len(market.assets)))
         self._remember(agent, market, data)
@@ -341,7 +340,7 @@ class SafeAllocator:
                 f"prices: must have the tickers that the policy was fitted to ({'; '.join(faults)}); give prices of "
                 "these, or fit it again."
             )
-        return market_of(frame[known], self._plan().cash)
+        return load_latest_frame(frame[known], self._plan().cash)
 
     def _remember(self, agent: Agent, market: Market, data: dict[str, Any]) -> None:
         """Keep what the agent has learned as the content of its files."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from portfolio_sdpo.errors import WeightsError, did_you_mean
+from portfolio_sdpo.portfolio.limits import check_weights
 from portfolio_sdpo.portfolio.market import CASH, Array, all_cash
-from portfolio_sdpo.portfolio.simplex import on_simplex
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +36,6 @@ def read_held(held: Mapping[str, float] | pd.Series | None, assets: tuple[str, .
     if CASH not in shares:
         weights[0] = 1.0 - weights[1:].sum()
     try:
-        return on_simplex(weights, weights.shape)
+        return check_weights(weights, weights.shape)
     except WeightsError as error:
         raise WeightsError(f"held: {error}") from None

@@ -1,16 +1,20 @@
-"""Prices as the arrays that are traded on: gross_returns and listings, one row per session, cash in column 0.
+"""Prices as the arrays that are traded on, gross returns and listings, and how they are loaded.
+
+One row per session, cash in column 0.
 
 Row t holds what is known at close t and nothing later, so the market up to day t is a slice of the whole. Prices are
 never filled: a stock without a price is unlisted that day. A stock that is listed at t and not at t+1 is paid out at
-its last price (relative 1), and a price that comes back after a gap starts a new listing (relative 1 on its first day).
+its last price (gross return 1), and a price that comes back after a gap starts a new listing (gross return 1 on its
+first day).
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +31,15 @@ Day = str | datetime.date | np.datetime64
 
 CASH = "CASH"
 SESSIONS_PER_YEAR = 252
+WARM_UP = 252
+"""Sessions before the first decision when no start is given, so that what estimates has something to look at."""
+STALE = np.timedelta64(7, "D")
+"""How long after its last day a cash rate still counts as known."""
+
+STALE_SERIES = np.timedelta64(100, "D")
+"""The same for rates of the user's, which may come once a quarter."""
+
+Cash = Literal["zero", "tbill"] | float
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +77,7 @@ class Market:
         >>> Market.from_prices(prices).gross_returns.tolist()
         [[1.0, 1.0], [1.0, 1.1]]
         """
-        dates, tickers, prices = _checked(frame)
+        dates, tickers, prices = _check_frame(frame)
         gross_returns = np.ones((len(dates), 1 + len(tickers)))
         gross_returns[1:, 0] += _rates(dates[:-1], cash_rate) / SESSIONS_PER_YEAR
         listed = np.ones(gross_returns.shape, dtype=np.bool_)
@@ -96,7 +109,7 @@ class Market:
         return self._slice(0, t + 1)
 
     def between(self, start: Day | None = None, end: Day | None = None) -> Market:
-        """Sessions from start to end, both included; the first row keeps its gross_returns to the session before."""
+        """Sessions from start to end, both included; the first row keeps its gross return since the session before."""
         first, last = self.span(start, end)
         return self._slice(first, last + 1)
 
@@ -144,6 +157,147 @@ def named_weights(assets: Sequence[str], weights: Array) -> dict[str, float]:
     return {asset: float(weight) for asset, weight in zip(assets, weights, strict=True) if weight > 0.0}
 
 
+def parse_cash(value: Any) -> Cash:
+    """What cash earns, from a word or a number that may still be text; a ValueError says what it must be."""
+    if value in ("zero", "tbill"):
+        return cast("Cash", value)
+    try:
+        rate = float(value)
+    except (TypeError, ValueError):
+        rate = float("nan")
+    if not -1.0 <= rate <= 1.0:
+        raise ValueError("must be zero, tbill or a yearly rate in decimals such as 0.02")
+    return rate
+
+
+def load_market(
+    snapshot: str | None, cash: Cash, start: datetime.date | None, end: datetime.date | None
+) -> tuple[Market, tuple[datetime.date, datetime.date], dict[str, Any]]:
+    """The whole market, the first and the last day that are walked, and what is written down about the data."""
+    market, rate, facts = _open_market(snapshot, cash)
+    first, last = select_days(market, start, end)
+    if not isinstance(rate, float):
+        _check_cash_rate(rate, first, last)
+    return market, (first, last), facts
+
+
+def load_latest(snapshot: str | None, cash: Cash) -> tuple[Market, dict[str, Any]]:
+    """The whole market, for whoever only looks at its last close, and what is written down about the data."""
+    return _check_latest(*_open_market(snapshot, cash))
+
+
+def load_frame(
+    frame: pd.DataFrame, cash: Cash | pd.Series, start: datetime.date | None, end: datetime.date | None
+) -> tuple[Market, tuple[datetime.date, datetime.date], dict[str, Any]]:
+    """As `load_market`, of a frame of prices; cash may earn a series of annual rates by date."""
+    market, rate, facts = _make_market(frame, cash, {"snapshot": None, "source": "given", "notes": []})
+    first, last = select_days(market, start, end)
+    if not isinstance(rate, float):
+        _check_cash_rate(rate, first, last, STALE if isinstance(cash, str) else STALE_SERIES)
+    return market, (first, last), facts
+
+
+def load_latest_frame(frame: pd.DataFrame, cash: Cash) -> tuple[Market, dict[str, Any]]:
+    """As `load_latest`, of a frame of prices that somebody else brought."""
+    return _check_latest(*_make_market(frame, cash, {"snapshot": None, "source": "given"}))
+
+
+def _check_latest(market: Market, rate: float | pd.Series, facts: dict[str, Any]) -> tuple[Market, dict[str, Any]]:
+    if not isinstance(rate, float):
+        last = market.dates[-1].astype(datetime.date)
+        _check_cash_rate(rate, last, last)
+    return market, facts
+
+
+def _open_market(snapshot: str | None, cash: Cash) -> tuple[Market, float | pd.Series, dict[str, Any]]:
+    frame, facts = _load_prices(snapshot)
+    return _make_market(frame, cash, facts)
+
+
+def _make_market(
+    frame: pd.DataFrame, cash: Cash | pd.Series, facts: dict[str, Any]
+) -> tuple[Market, float | pd.Series, dict[str, Any]]:
+    from portfolio_sdpo.prices.snapshots import content_hash
+
+    rate = _cash_rate(cash)
+    market = Market.from_prices(frame, rate)
+    facts |= {
+        "sha256": content_hash(frame),
+        "tickers": [str(ticker) for ticker in frame.columns],
+        "first": str(market.dates[0]),
+        "last": str(market.dates[-1]),
+        "sessions": len(market),
+    }
+    if not isinstance(rate, float):
+        facts["cash_sha256"] = _series_hash(rate)
+    return market, rate, facts
+
+
+def _load_prices(snapshot: str | None) -> tuple[pd.DataFrame, dict[str, Any]]:
+    if snapshot is not None:
+        from portfolio_sdpo.prices.snapshots import Store
+
+        found = Store().open(snapshot)
+        manifest = found.manifest
+        return found.frame, {
+            "snapshot": manifest.name,
+            "source": manifest.source,
+            "adjustment": manifest.adjustment,
+            "notes": [*manifest.notes, *manifest.warnings],
+        }
+    from portfolio_sdpo.prices.cleaning import clean
+    from portfolio_sdpo.prices.samples import load_sample
+
+    prices = load_sample("sample")
+    cleaned = clean(prices)
+    warnings = [finding.sentence for finding in cleaned.report.warnings]
+    return cleaned.frame, {
+        "snapshot": None,
+        "source": "bundled sample",
+        "adjustment": prices.adjustment,
+        "notes": [*prices.notes, *warnings],
+    }
+
+
+def _cash_rate(cash: Cash | pd.Series) -> float | pd.Series:
+    if not isinstance(cash, str | int | float):
+        return cash
+    if cash == "tbill":
+        from portfolio_sdpo.prices.samples import load_cash_rate
+
+        return load_cash_rate()
+    return 0.0 if cash == "zero" else float(cash)
+
+
+def select_days(
+    market: Market, start: datetime.date | None, end: datetime.date | None
+) -> tuple[datetime.date, datetime.date]:
+    """The first and the last day of a backtest; without a start, the first is the one after `WARM_UP` sessions."""
+    if start is None and len(market) < WARM_UP + 2:
+        raise HistoryError(
+            f"The prices have {len(market)} sessions, and a backtest begins after {WARM_UP} of them: "
+            "import more prices or give a start."
+        )
+    first, last = market.span(market.dates[WARM_UP] if start is None else start, end)
+    return market.dates[first].astype(datetime.date), market.dates[last].astype(datetime.date)
+
+
+def _check_cash_rate(rate: pd.Series, first: datetime.date, last: datetime.date, stale: np.timedelta64 = STALE) -> None:
+    known = rate.dropna().index
+    if first < known[0].date() or np.datetime64(last) > known[-1].to_datetime64() + stale:
+        what = "the Treasury bill's rate is" if stale == STALE else "its rates are"
+        raise SettingsError(
+            f"cash: {what} known from {known[0].date()} to {known[-1].date()}, and it is needed "
+            f"from {first} to {last}: give a yearly rate such as 0.02."
+        )
+
+
+def _series_hash(rate: pd.Series) -> str:
+    """sha256 of the days since 1970-01-01 (int64) and the rates (float64), little endian."""
+    days = rate.index.to_numpy().astype("datetime64[D]").astype("<i8")
+    return hashlib.sha256(days.tobytes() + rate.to_numpy(dtype="<f8").tobytes()).hexdigest()
+
+
 def _day(field: str, value: Any) -> np.datetime64:
     try:
         day = np.datetime64(value, "D")
@@ -154,7 +308,7 @@ def _day(field: str, value: Any) -> np.datetime64:
     return day
 
 
-def _checked(frame: pd.DataFrame) -> tuple[NDArray[np.datetime64], tuple[str, ...], Array]:
+def _check_frame(frame: pd.DataFrame) -> tuple[NDArray[np.datetime64], tuple[str, ...], Array]:
     """Dates [T], tickers and prices [T, N] of a frame that can be traded on."""
     dates = _days_of(frame)
     tickers = tuple(str(name) for name in frame.columns)

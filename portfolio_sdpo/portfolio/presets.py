@@ -19,9 +19,9 @@ from pydantic import Field
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.agent import AgentSettings
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
-from portfolio_sdpo.portfolio.load import Cash, checked_cash
+from portfolio_sdpo.portfolio.market import Cash, parse_cash
+from portfolio_sdpo.portfolio.return_measures import Volatility
 from portfolio_sdpo.portfolio.shield import CvarLimit
-from portfolio_sdpo.portfolio.volatility import Volatility
 from portfolio_sdpo.rl.algorithms import ActorSettings, PpoSettings, SdpoSettings
 from portfolio_sdpo.rl.critics import CriticSettings
 from portfolio_sdpo.settings import Settings
@@ -203,7 +203,7 @@ def _present(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cash(value: Any) -> Cash:
     try:
-        return checked_cash(value)
+        return parse_cash(value)
     except ValueError as error:
         raise SettingsError(f"cash: {error} (got {value!r}).") from None
 

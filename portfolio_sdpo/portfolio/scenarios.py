@@ -2,8 +2,8 @@
 
 `window_paths` replays the last sessions as they were, as the paper does. `bootstrap_paths` draws new paths from
 trailing history by the stationary block bootstrap (Politis and Romano 1994): whole days are drawn, all assets together,
-so that their correlation survives, and in blocks, so that calm and stormy weeks do. With `filtered` every day is first
-brought to today's volatility, so that the paths are as stormy as it is now.
+so that their correlation survives, and in blocks, so that calm and volatile weeks do. With `filtered` every day is
+first scaled to today's volatility, so that the paths are as volatile as the market is now.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.portfolio.market import Array, Day, Market, Mask
-from portfolio_sdpo.portfolio.volatility import Volatility
+from portfolio_sdpo.portfolio.return_measures import Volatility
 
 Rows = NDArray[np.int64]
 Seed = int | np.random.SeedSequence | np.random.Generator
-Kind = Literal["window", "bootstrap"]
+ScenarioKind = Literal["window", "bootstrap"]
 
 COVERAGE = 0.5
 """Share of the trailing history that a stock's present listing must cover to take part in bootstrapped paths."""
@@ -47,7 +47,7 @@ class Paths:
         if not (np.isfinite(self.gross_returns) & (self.gross_returns >= 0.0)).all():
             raise SettingsError("Paths.gross_returns: must be finite and not negative.")
         if not self.listed[..., 0].all() or (self.gross_returns[~self.listed] != 1.0).any():
-            raise SettingsError("Paths.listed: cash is always listed, and a stock that is not has the relative 1.")
+            raise SettingsError("Paths.listed: cash is always listed, and a stock that is not has the gross return 1.")
 
     def __len__(self) -> int:
         return len(self.gross_returns)
@@ -65,7 +65,7 @@ class Paths:
 
 def window_paths(market: Market, t: int, window: int) -> Paths:
     """One path: the growth of the last `window` sessions up to and including t, as it was."""
-    _checked_window(window)
+    _check_window(window)
     known = market.until(t)
     if t < window:
         raise HistoryError(
@@ -95,8 +95,8 @@ def bootstrap_paths(
     A stock takes part if it is listed at t and its present listing covers at least `coverage` of that history and one
     window; it is unlisted in the paths otherwise. The days drawn from are those since the youngest stock that takes
     part was listed, so every row is a true day of them all. `block` is the mean block length (None: `block_length`).
-    With `filtered` rows are those days, brought to the volatility at t (`as_stormy_as_today`). `shrink` pulls every
-    stock's mean growth towards that of the average stock by this share: past winners owe much of theirs to luck.
+    With `filtered` rows are those days, scaled to the volatility at t (`scale_to_current_volatility`). `shrink` pulls
+    every stock's mean growth towards that of the average stock by this share: past winners owe much of theirs to luck.
     """
     if count < 1:
         raise SettingsError(f"count: needs at least one path (got {count}).")
@@ -107,7 +107,7 @@ def bootstrap_paths(
 
 
 def block_length(moves: Array) -> float:
-    """Mean block length for gross_returns [n, stocks] by the rule of Politis and White (2004), at least 1.
+    """Mean block length for gross returns [n, stocks] by the rule of Politis and White (2004), at least 1.
 
     Applied to the absolute growth of the equally weighted stocks: returns hardly depend on yesterday's, their size
     does, and that is what makes a bad fortnight.
@@ -132,24 +132,24 @@ def politis_white(series: Array) -> float:
     return min(max(best, 1.0), float(len(series))) if np.isfinite(best) else 1.0
 
 
-def as_stormy_as_today(gross_returns: Array, volatility: Volatility) -> Array:
+def scale_to_current_volatility(gross_returns: Array, volatility: Volatility) -> Array:
     """Gross returns [n, stocks] with each day's log growth scaled from the volatility known before it to the one now.
 
     The volatility is that of the equally weighted stocks, so that a day's stocks are scaled alike and their correlation
-    survives. Every stock keeps its mean log growth: storms change how far prices move, not where to.
+    survives. Every stock keeps its mean log growth: volatility changes how far prices move, not where to.
     """
     growth = np.log(gross_returns)
     mean = growth.mean(axis=0)
-    scaled = (growth - mean) * volatility.brought_to_today(gross_returns.mean(axis=1) - 1.0)[:, None]
+    scaled = (growth - mean) * volatility.scale_to_today(gross_returns.mean(axis=1) - 1.0)[:, None]
     return np.exp(scaled - scaled.mean(axis=0) + mean)
 
 
 def stationary_rows(starts: Rows, uniform: Array, block: float, days: int) -> Rows:
     """[count, n] days 0 … days−1: day after day, from the last on to the first, and from `starts` where u ≤ 1/block."""
     place = np.arange(starts.shape[1])
-    anew = uniform <= 1.0 / block
-    anew[:, 0] = True
-    latest = np.maximum.accumulate(np.where(anew, place, 0), axis=1)
+    starts_block = uniform <= 1.0 / block
+    starts_block[:, 0] = True
+    latest = np.maximum.accumulate(np.where(starts_block, place, 0), axis=1)
     return (np.take_along_axis(starts, latest, axis=1) + place - latest) % days
 
 
@@ -175,7 +175,7 @@ class Replay:
     @classmethod
     def of_market(cls, market: Market, window: int | None) -> Replay:
         """Every stretch of `window` decisions; None: the whole market is one."""
-        length = len(market) - 1 if window is None else _checked_window(window)
+        length = len(market) - 1 if window is None else _check_window(window)
         if length < 1 or len(market) < length + 1:
             raise HistoryError(
                 f"an episode of {max(length, 1)} decisions needs {max(length, 1) + 1} sessions and there are "
@@ -233,7 +233,7 @@ class Resample:
         shrink: float = 0.0,
     ) -> Resample:
         """The days and stocks that `bootstrap_paths` describes."""
-        length = _checked_window(window)
+        length = _check_window(window)
         if block is not None and not 1.0 <= block < np.inf:
             raise SettingsError(f"block: a mean length must be at least 1 (got {block}).")
         if not 0.0 <= coverage <= 1.0:
@@ -245,7 +245,7 @@ class Resample:
         gross_returns = np.where(joined, market.gross_returns[first : t + 1], 1.0)
         stocks = np.flatnonzero(joined)[1:]
         if filtered is not None:
-            gross_returns[:, stocks] = as_stormy_as_today(gross_returns[:, stocks], filtered)
+            gross_returns[:, stocks] = scale_to_current_volatility(gross_returns[:, stocks], filtered)
         if shrink:
             mean = np.log(gross_returns[:, stocks]).mean(axis=0)
             gross_returns[:, stocks] *= np.exp(shrink * (mean.mean() - mean))
@@ -254,7 +254,7 @@ class Resample:
 
     @property
     def paths(self) -> int:
-        """None has a number: every episode is drawn anew."""
+        """None has a number: every episode is a new draw."""
         return 0
 
     def choose(self, rng: np.random.Generator, count: int) -> Rows:
@@ -273,7 +273,7 @@ Scenarios = Replay | Resample
 
 def scenarios_of(
     market: Market,
-    kind: Kind,
+    kind: ScenarioKind,
     window: int | None,
     start: Day | None = None,
     end: Day | None = None,
@@ -290,7 +290,7 @@ def scenarios_of(
     return Resample.of(market, last, window, block, history=last - first + 1)
 
 
-def _checked_window(window: int) -> int:
+def _check_window(window: int) -> int:
     if window < 1:
         raise SettingsError(f"window: an episode needs at least one decision (got {window}).")
     return int(window)
@@ -301,7 +301,7 @@ def _trailing(known: Market, window: int, history: int | None, coverage: float) 
     last = len(known) - 1
     if history is not None and history < window:
         raise HistoryError(f"a history of {history} sessions is shorter than the window of {window}: lengthen it.")
-    # The first session of all has no gross_returns to the day before.
+    # The first session of all has no gross return since the day before.
     first = 1 if history is None else max(1, last - history + 1)
     days = last - first + 1
     if days < window:
@@ -311,7 +311,7 @@ def _trailing(known: Market, window: int, history: int | None, coverage: float) 
         )
     if not known.listed[-1, 1:].any():
         raise HistoryError(f"no stock is listed on {known.dates[-1]}: choose another day.")
-    # [days, A], latest first: a relative to the day before exists, and the asset has been listed ever since.
+    # [days, A], latest first: there is a return since the day before, and the asset has been listed ever since.
     whole = (known.listed[first:] & known.listed[first - 1 : -1])[::-1]
     since = np.where(whole.all(axis=0), days, whole.argmin(axis=0))
     joined = since >= max(window, coverage * days)

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.portfolio.limits import check_weights
 from portfolio_sdpo.portfolio.market import Array, Market, Mask
-from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
-from portfolio_sdpo.portfolio.simplex import on_simplex
-from portfolio_sdpo.portfolio.volatility import Volatility
+from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk, window_returns
 from portfolio_sdpo.settings import Settings
 
 
@@ -100,7 +99,7 @@ def shield(
         raise SettingsError(
             f"lookback: must reach over the limit's horizon of {limit.horizon} sessions (got {lookback})."
         )
-    weights = on_simplex(weights, (len(history.assets),))
+    weights = check_weights(weights, (len(history.assets),))
     returns, complete = scenarios(history, limit.horizon, lookback)
     risky = np.flatnonzero(weights[1:] > 0.0) + 1
     known = _vouched(risky, complete & history.listed[-1], limit.least_scenarios)
@@ -156,7 +155,7 @@ def filtered(excess: Array, limit: CvarLimit, caution: Caution) -> tuple[Array, 
     broke out inside a window stays in it. The other has one value, the CVaR of the normal law of today's
     volatility, independent from day to day, which is there when the past is too short or too lucky for the first.
     """
-    known = caution.volatility.of(excess)
+    known = caution.volatility.estimate(excess)
     spread = normal_cvar(limit.alpha) * math.sqrt(limit.horizon) * known[-1]
     views = [np.array([caution.margin * spread])] if len(excess) else []
     windows = window_returns(excess, limit.horizon)

@@ -22,8 +22,7 @@ from portfolio_sdpo import __version__
 from portfolio_sdpo.common.files import CONFIG, FolderStore, make_id, to_json, to_parquet
 from portfolio_sdpo.errors import CheckpointError, SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
-from portfolio_sdpo.portfolio.load import Cash, load_latest
-from portfolio_sdpo.portfolio.market import Array, Market, all_cash, named_weights
+from portfolio_sdpo.portfolio.market import Array, Cash, Market, all_cash, load_latest, named_weights
 from portfolio_sdpo.portfolio.resume import resume_training
 from portfolio_sdpo.portfolio.shield import shield
 from portfolio_sdpo.rl.checkpoint import checkpoint_bytes, fingerprint

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from portfolio_sdpo.errors import RegistryError, RegistryUnavailableError, SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
-from portfolio_sdpo.portfolio.load import Cash
-from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.market import Cash, Market
 from portfolio_sdpo.portfolio.presets import plan
 from portfolio_sdpo.registry.models import Model
 from portfolio_sdpo.registry.registry import Registry

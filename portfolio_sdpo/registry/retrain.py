@@ -36,8 +36,7 @@ from portfolio_sdpo.errors import (
     SettingsError,
 )
 from portfolio_sdpo.portfolio.agent import Agent
-from portfolio_sdpo.portfolio.load import load_latest
-from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.market import Market, load_latest
 from portfolio_sdpo.portfolio.resume import ResumableAgent, discard_run, make_run_id
 from portfolio_sdpo.portfolio.store import describe, to_parts
 from portfolio_sdpo.registry.judge import Verdict, judge

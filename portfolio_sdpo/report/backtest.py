@@ -22,7 +22,7 @@ from portfolio_sdpo.backtest.strategies import make_benchmark
 from portfolio_sdpo.common.extras import require_extra
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.allocator import SafeAllocator
-from portfolio_sdpo.portfolio.load import load_frame
+from portfolio_sdpo.portfolio.market import load_frame
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.prices.frame_checks import check_prices
 from portfolio_sdpo.report.result import BacktestResult

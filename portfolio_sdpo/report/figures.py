@@ -326,3 +326,48 @@ def _rounded(values: Any, digits: int = 6) -> list[float | None]:
     return [
         None if math.isnan(value) else value for value in np.round(np.asarray(values, dtype=float), digits).tolist()
     ]
+
+
+def line_legend(found: Sequence[StrategyGroup]) -> str:
+    """Buttons that show and hide the curves of wealth and drawdown."""
+    styles, hidden = line_styles(found), set(hidden_at_first(found))
+    items = []
+    for group in found:
+        style = styles[group.name]
+        line = (
+            f"<svg width='22' height='10' aria-hidden='true'><line x1='0' y1='5' x2='22' y2='5' "
+            f"style='stroke:{style['color']}' stroke-width='{style['width'] + 0.4}' "
+            f"stroke-dasharray='{DASHARRAYS[style['dash']]}'/></svg>"
+        )
+        # The figures know the strategy by its escaped name, so the attribute is escaped twice.
+        name = escape(escape(group.name))
+        pressed = "false" if group.name in hidden else "true"
+        items.append(
+            f"<li><button type='button' data-strategy='{name}' aria-pressed='{pressed}'>{line}{escape(group.name)}"
+            "</button></li>"
+        )
+    return f"<ul class='legend' aria-label='Show or hide strategies'>{''.join(items)}</ul>"
+
+
+def area_legend(areas: Sequence[tuple[str, int | None]]) -> str:
+    """The colours of the areas of `weights`."""
+    items = []
+    for position, (name, number) in enumerate(areas):
+        if number is None:
+            colour, hatched = ("var(--cash)" if position == 0 else "var(--muted)"), ""
+        else:
+            colour = FILLS[number % len(FILLS)]
+            hatched = " hatched" if number >= len(FILLS) else ""
+        items.append(
+            f"<li><span class='key'><span class='swatch{hatched}' style='background-color:{colour}'></span>"
+            f"{escape(name)}</span></li>"
+        )
+    return f"<ul class='legend'>{''.join(items)}</ul>"
+
+
+def weights_caption(days: int) -> str:
+    """What stands below the figure of weights."""
+    step = step_of(days)
+    return "Weights after each day's trade, cash at the bottom" + (
+        f"; one day in {step} is drawn." if step > 1 else "."
+    )

@@ -193,3 +193,22 @@ def inline_json(value: Any) -> str:
     '"\\\\u003c/script>"'
     """
     return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def section(title: str, content: str, control: str = "") -> str:
+    """A part of the page with a heading, and a control beside it."""
+    return f"<section><div class='head'><h2>{escape(title)}</h2>{control}</div>{content}</section>"
+
+
+def figure(name: str, caption: str) -> str:
+    """The place where the script draws a figure, with its caption."""
+    label = escape(caption, quote=True)
+    return (
+        f"<figure><div class='plot' data-figure='{name}' role='img' aria-label='{label}'></div>"
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def panel(part: str, key: str, shown: bool, content: str) -> str:
+    """Content that is shown when the control of its part selects its key."""
+    return f"<div data-panel='{part}' data-key='{key}'{'' if shown else ' hidden'}>{content}</div>"

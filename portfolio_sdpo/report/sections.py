@@ -7,42 +7,16 @@ Every figure stands in a `<data value=...>` with its full precision, so that wha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 import pandas as pd
 
 from portfolio_sdpo.backtest.record import Record, StrategyGroup, select_rival
+from portfolio_sdpo.report.formats import NONE, Format, number, percent, share, span, table, times, verdict
 
-NONE = "<span title='not defined'>–</span>"
 NOTES_SHOWN = 20
-Format = Callable[[float], str]
-
-
-def number(value: float, digits: int = 2) -> str:
-    """`−1.20`, with a true minus and no `−0.00`."""
-    text = f"{value:,.{digits}f}"
-    return text.lstrip("-") if not text.strip("-0.,") else text.replace("-", "−")
-
-
-def percent(value: float, digits: int = 1) -> str:
-    """`−1.2 %`, which a line end does not part.
-
-    >>> percent(0.1234)
-    '12.3\\xa0%'
-    """
-    return f"{number(value * 100, digits)}\u00a0%"
-
-
-def times(value: float) -> str:
-    """`1.20 ×`."""
-    return f"{number(value, 2)}\u00a0×"
-
-
-def share(alpha: float) -> str:
-    """`5 %`, `2.5 %`: a tail fraction with as many digits as it has."""
-    return f"{alpha * 100:g}\u00a0%"
 
 
 COLUMNS: tuple[tuple[str, str, Format, bool], ...] = (
@@ -343,16 +317,6 @@ def _hash(key: str, value: str) -> str:
     return f"<code>{escape(value)}</code>" if key.startswith("sha256") else escape(value)
 
 
-def table(caption: str, headings: Sequence[str], rows: Sequence[str], name: str = "") -> str:
-    """Rows below headings, which are HTML already; wide ones can be moved sideways."""
-    head = "".join(f"<th scope='col'>{heading}</th>" for heading in headings)
-    styled = f" class='{name}'" if name else ""
-    return (
-        f"<div class='scroll' tabindex='0'><table{styled}><caption><span>{caption}</span></caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
-
-
 def _row(group: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
     """Attributes of a strategy's row; the first benchmark below agents is set off."""
     benchmarks = [each for each in found if each.kind == "benchmark"]
@@ -375,20 +339,6 @@ def interval_of(record: dict[str, Any], field: str, written: Format) -> str:
     """Its interval, or nothing."""
     low, high = record["intervals"].get(field, (None, None))
     return "" if low is None or high is None else span(low, high, written)
-
-
-def span(low: float, high: float, written: Format) -> str:
-    """`[1.10, 1.40] ×`: the unit once."""
-    first, last = written(low), written(high)
-    unit = last[last.find("\u00a0") :] if "\u00a0" in last else ""
-    return f"[{first.removesuffix(unit)}, {last.removesuffix(unit)}]{unit}"
-
-
-def verdict(kept: bool | None) -> str:
-    """Whether a limit was kept, in words and colour."""
-    if kept is None:
-        return NONE
-    return f"<span class='{'good' if kept else 'bad'}'>{'✓ yes' if kept else '✗ no'}</span>"
 
 
 def _p(value: float | None) -> str:

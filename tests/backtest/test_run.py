@@ -18,8 +18,7 @@ from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.manifest import Request
 from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Store, content_hash
-from portfolio_sdpo.report.backtest_report import render
-from portfolio_sdpo.report.result import run_backtest
+from portfolio_sdpo.report.result import render_report, run_backtest
 
 SESSIONS = 340
 DAYS = pd.bdate_range("2019-01-02", periods=SESSIONS)
@@ -252,7 +251,7 @@ def test_a_backtest_that_ends_today_needs_no_tomorrow(frame):
     assert all(record["next"]["as_of"] == str(DAYS[last].date()) for record in one.metrics)
     for name in TABLES:
         pd.testing.assert_frame_equal(getattr(one, name), getattr(two, name))
-    assert render(one) == render(replace(two, config=one.config))
+    assert render_report(one) == render_report(replace(two, config=one.config))
 
 
 @pytest.mark.parametrize("future", ["altered", "gone"])

@@ -27,13 +27,13 @@ class Fixed:
         return self.weights
 
 
-def market_of(columns, cash_rate=0.0):
+def load_frame(columns, cash_rate=0.0):
     frame = pd.DataFrame(columns, dtype=float)
     return Market.from_prices(frame.set_axis(pd.bdate_range("2019-01-02", periods=len(frame))), cash_rate)
 
 
 def test_by_hand():
-    market = market_of({"A": [100, 110, 99], "B": [50, 50, 60]})
+    market = load_frame({"A": [100, 110, 99], "B": [50, 50, 60]})
     track = simulate(market, Fixed(0.0, 0.5, 0.5), wealth=1000)
     # 1000 → 550 + 500; rebalanced to 525 each → 472.5 + 630.
     np.testing.assert_allclose(track.wealth, [1000, 1050, 1102.5])
@@ -46,7 +46,7 @@ def test_by_hand():
 
 
 def test_weights_drift_between_decisions():
-    market = market_of({"A": [100, 110, 99, 99], "B": [50, 50, 60, 60]})
+    market = load_frame({"A": [100, 110, 99, 99], "B": [50, 50, 60, 60]})
     track = simulate(market, Fixed(0.0, 0.5, 0.5), every=2)
     np.testing.assert_allclose(track.wealth, [1, 1.05, 0.495 + 0.6, 1.095])
     np.testing.assert_allclose(track.weights[1], track.held[1])
@@ -55,20 +55,20 @@ def test_weights_drift_between_decisions():
 
 
 def test_fee_is_paid_on_what_is_traded():
-    market = market_of({"A": [100, 100, 100], "B": [50, 50, 50]})
+    market = load_frame({"A": [100, 100, 100], "B": [50, 50, 50]})
     track = simulate(market, Fixed(0.0, 1.0, 0.0), fee=0.01, wealth=1000)
     assert track.wealth.round(2).tolist() == [1000, 990.10, 990.10]
     np.testing.assert_allclose(track.costs, [1000 - 1000 / 1.01, 0], atol=1e-9)
 
 
 def test_cash_earns_its_rate():
-    track = simulate(market_of({"A": [100, 90, 95]}, cash_rate=0.0252), Fixed(1.0, 0.0))
+    track = simulate(load_frame({"A": [100, 90, 95]}, cash_rate=0.0252), Fixed(1.0, 0.0))
     np.testing.assert_allclose(track.wealth, [1, 1.0001, 1.0001**2])
     np.testing.assert_allclose(track.cash_returns, 0.0001)
 
 
 def test_listings_come_and_go():
-    market = market_of({"A": [100, 110, np.nan, np.nan], "B": [np.nan, 50, 55, 55]})
+    market = load_frame({"A": [100, 110, np.nan, np.nan], "B": [np.nan, 50, 55, 55]})
     track = simulate(market, Fixed(0.0, 0.5, 0.5))
     # Day 0: half of it in B, which has no price yet, is cash. Day 2: A is paid out at 110, B has gained a tenth.
     np.testing.assert_allclose(track.weights[0], [0.5, 0.5, 0])
@@ -78,7 +78,7 @@ def test_listings_come_and_go():
 
 
 def test_limits_are_enforced():
-    market = market_of({"A": [100, 110, 121], "B": [50, 50, 50]})
+    market = load_frame({"A": [100, 110, 121], "B": [50, 50, 50]})
     track = simulate(market, Fixed(0.0, 1.0, 0.0), limits=Limits(max_weight=0.4))
     np.testing.assert_allclose(track.weights, [[0.6, 0.4, 0]] * 2)
     track = simulate(market, Fixed(0.0, 1.0, 0.0), limits=Limits(max_turnover=0.25), fee=0.01)
@@ -97,10 +97,10 @@ def test_a_strategy_sees_the_past_only(prices):
 
 
 def test_the_last_close_is_decided_on_and_changes_no_track():
-    market = market_of({"A": [100, 110, 99], "B": [50, 50, np.nan]})
+    market = load_frame({"A": [100, 110, 99], "B": [50, 50, np.nan]})
     track = simulate(market, Fixed(0.0, 0.5, 0.5), limits=Limits(max_weight=0.4), fee=0.01)
     np.testing.assert_allclose(track.next_weights, [0.6, 0.4, 0.0])  # within limits, and B is gone
-    longer = simulate(market_of({"A": [100, 110, 99, 120], "B": [50, 50, np.nan, 60]}), Fixed(0.0, 0.5, 0.5), every=2)
+    longer = simulate(load_frame({"A": [100, 110, 99, 120], "B": [50, 50, np.nan, 60]}), Fixed(0.0, 0.5, 0.5), every=2)
     shorter = simulate(market, Fixed(0.0, 0.5, 0.5), every=2)
     np.testing.assert_array_equal(longer.wealth[:3], shorter.wealth)
     np.testing.assert_array_equal(longer.weights[2], shorter.next_weights)
@@ -108,7 +108,7 @@ def test_the_last_close_is_decided_on_and_changes_no_track():
 
 def test_where_nothing_is_listed_any_more_there_is_nothing_to_decide():
     strategy = Fixed(0.0, 1.0)
-    track = simulate(market_of({"A": [100, 110, np.nan]}), strategy)
+    track = simulate(load_frame({"A": [100, 110, np.nan]}), strategy)
     np.testing.assert_array_equal(track.next_weights, [1.0, 0.0])
     assert len(strategy.seen) == 2
 
@@ -119,18 +119,18 @@ def test_warnings_of_a_strategy_become_notes():
             warnings.warn("is not sure.", stacklevel=1)
             return self.weights
 
-    track = simulate(market_of({"A": [100, 110, 99]}), Doubtful(1.0, 0.0))
+    track = simulate(load_frame({"A": [100, 110, 99]}), Doubtful(1.0, 0.0))
     assert track.notes == tuple(f"2019-01-0{day}: is not sure." for day in (2, 3, 4))
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.6), (1.5, -0.5), (np.nan, 1.0), (1.0,), (0.5, 0.25, 0.25)])
 def test_weights_that_are_none_are_refused(weights):
     with pytest.raises(WeightsError, match="fixed on 2019-01-02"):
-        simulate(market_of({"A": [100, 110]}), Fixed(*weights))
+        simulate(load_frame({"A": [100, 110]}), Fixed(*weights))
 
 
 def test_bad_settings_are_refused():
-    market = market_of({"A": [100, 110, np.nan, np.nan]})
+    market = load_frame({"A": [100, 110, np.nan, np.nan]})
     stay = Fixed(1.0, 0.0)
     for settings, complaint in [
         ({"every": 0}, "every"),

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
-from portfolio_sdpo.portfolio.load import load_latest
+from portfolio_sdpo.portfolio.market import load_latest
 from portfolio_sdpo.portfolio.store import load_agent
 
 

@@ -24,10 +24,9 @@ from portfolio_sdpo.envs.portfolio import (
 )
 from portfolio_sdpo.errors import HistoryError, SettingsError, WeightsError
 from portfolio_sdpo.nn.policy import SimplexHead
-from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.limits import Limits, Simplex
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.scenarios import Paths, bootstrap_paths, window_paths
-from portfolio_sdpo.portfolio.simplex import Simplex
 from portfolio_sdpo.rl.rollout import Collector
 
 nan = np.nan

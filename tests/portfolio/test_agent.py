@@ -12,8 +12,8 @@ from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings, log_growth
 from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.return_measures import Volatility
 from portfolio_sdpo.portfolio.shield import CvarLimit
-from portfolio_sdpo.portfolio.volatility import Volatility
 from portfolio_sdpo.risk import CVaR
 from portfolio_sdpo.rl.checkpoint import save_checkpoint
 

@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.return_measures import Volatility
 from portfolio_sdpo.portfolio.scenarios import (
     Paths,
     Replay,
     Resample,
-    as_stormy_as_today,
     block_length,
     bootstrap_paths,
+    scale_to_current_volatility,
     scenarios_of,
     stationary_rows,
     window_paths,
 )
-from portfolio_sdpo.portfolio.volatility import Volatility
 
 
 def altered(prices, t, seed=1):
@@ -241,7 +241,7 @@ def stormy(sessions=300, storm=40, seed=0):
     return pd.DataFrame(100 * np.exp(moves.cumsum(axis=0)), pd.bdate_range("2019-01-02", periods=sessions), list("ABC"))
 
 
-def test_filtered_days_are_as_stormy_as_today():
+def test_filtered_days_are_scale_to_current_volatility():
     market = Market.from_prices(stormy())
     plain, filtered = (Resample.of(market, 299, 15, 1.0, filtered=how) for how in (None, Volatility()))
     calm = slice(0, 250)
@@ -272,9 +272,9 @@ def test_filtered_paths_know_nothing_after_t(make_prices):
 def test_where_volatility_is_steady_filtering_changes_little():
     rng = np.random.default_rng(5)
     gross_returns = np.exp(rng.normal(0.0, 0.01, (3000, 1)) + rng.normal(0, 0.01, (3000, 4)))
-    filtered = as_stormy_as_today(gross_returns, Volatility(decay=0.998))
+    filtered = scale_to_current_volatility(gross_returns, Volatility(decay=0.998))
     assert np.log(filtered).std() == pytest.approx(np.log(gross_returns).std(), rel=0.1)
-    np.testing.assert_allclose(as_stormy_as_today(np.full((9, 2), 1.01), Volatility()), 1.01)
+    np.testing.assert_allclose(scale_to_current_volatility(np.full((9, 2), 1.01), Volatility()), 1.01)
 
 
 @pytest.mark.parametrize("filtered", [None, Volatility()])

@@ -9,11 +9,17 @@ from hypothesis.extra.numpy import arrays
 
 from portfolio_sdpo.backtest import CvarLimit
 from portfolio_sdpo.errors import SettingsError, WeightsError
-from portfolio_sdpo.portfolio import shield
 from portfolio_sdpo.portfolio.market import Market
-from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk
-from portfolio_sdpo.portfolio.shield import Caution, daily_excess, filtered, largest_share, normal_cvar, scenarios
-from portfolio_sdpo.portfolio.volatility import Volatility
+from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk
+from portfolio_sdpo.portfolio.shield import (
+    Caution,
+    daily_excess,
+    filtered,
+    largest_share,
+    normal_cvar,
+    scenarios,
+    shield,
+)
 
 returns = arrays(np.float64, st.integers(4, 60), elements=st.floats(-0.5, 0.5))
 limits = st.builds(CvarLimit, bound=st.floats(-0.2, 0.0), alpha=st.floats(0.02, 0.9), horizon=st.just(1))
@@ -179,7 +185,7 @@ def test_windows_are_brought_from_the_volatility_they_began_in():
     excess = np.where(np.arange(600) < 300, 0.004, 0.02) * rng.normal(size=600)
     limit, volatility = CvarLimit(horizon=3), Volatility()
     view = filtered(excess, limit, LIGHT)[1]
-    known = volatility.of(excess)
+    known = volatility.estimate(excess)
     for start in (0, 17, 299, 597):
         was = np.prod(1 + excess[start : start + 3]) - 1
         assert view[start] == pytest.approx(was * known[-1] / known[start])

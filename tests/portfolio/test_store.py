@@ -10,8 +10,7 @@ import pytest
 from portfolio_sdpo.backtest import CvarLimit
 from portfolio_sdpo.errors import CheckpointError, HistoryError, RunError
 from portfolio_sdpo.portfolio.agent import AgentSettings
-from portfolio_sdpo.portfolio.load import load_latest
-from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.market import Market, load_latest
 from portfolio_sdpo.portfolio.shield import shield
 from portfolio_sdpo.portfolio.store import FOLDERS, load_agent, train_agent
 from portfolio_sdpo.prices.cleaning import clean

@@ -20,7 +20,7 @@ from portfolio_sdpo.errors import (
     RunError,
     SettingsError,
 )
-from portfolio_sdpo.portfolio.load import load_latest
+from portfolio_sdpo.portfolio.market import load_latest
 from portfolio_sdpo.portfolio.store import load_agent
 from portfolio_sdpo.registry import Registry, models
 

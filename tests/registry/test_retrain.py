@@ -24,7 +24,7 @@ from portfolio_sdpo.errors import (
     SnapshotError,
 )
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
-from portfolio_sdpo.portfolio.load import load_latest
+from portfolio_sdpo.portfolio.market import load_latest
 from portfolio_sdpo.portfolio.store import train_agent
 from portfolio_sdpo.prices.ingest import import_snapshot
 from portfolio_sdpo.prices.samples import load_sample

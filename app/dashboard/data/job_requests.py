@@ -11,7 +11,7 @@ from typing import Any
 
 from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.portfolio.load import load_market
+from portfolio_sdpo.portfolio.market import load_market
 from portfolio_sdpo.portfolio.presets import NO_AGENT, plan
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Registry

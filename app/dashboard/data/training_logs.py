@@ -27,7 +27,7 @@ import pandas as pd
 from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.common.locks import is_alive
 from portfolio_sdpo.errors import RegistryError
-from portfolio_sdpo.report.sections import share
+from portfolio_sdpo.report.formats import share
 
 if TYPE_CHECKING:
     from portfolio_sdpo.registry import Registry

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from portfolio_sdpo.report.sections import percent, verdict
+from portfolio_sdpo.report.formats import percent, verdict
 
 __all__ = ["format_age", "format_sessions", "percent", "render_card"]
 

@@ -7,17 +7,8 @@ from html import escape
 
 from portfolio_sdpo.backtest.statistics import Bootstrap, growth_difference
 from portfolio_sdpo.report.figures import Spec, line_styles
-from portfolio_sdpo.report.sections import (
-    COLUMNS,
-    NONE,
-    figure_of,
-    interval_of,
-    percent,
-    share,
-    span,
-    table,
-    verdict,
-)
+from portfolio_sdpo.report.formats import NONE, percent, share, span, table, verdict
+from portfolio_sdpo.report.sections import COLUMNS, figure_of, interval_of
 
 from ..data.comparison import Line, pair_returns
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.report.figures import Spec
-from portfolio_sdpo.report.sections import percent as as_percent
+from portfolio_sdpo.report.formats import percent as as_percent
 
 from ..data.training_logs import LogConstraint
 

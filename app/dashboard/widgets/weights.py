@@ -10,7 +10,7 @@ import streamlit as st
 
 from portfolio_sdpo.portfolio.market import CASH
 from portfolio_sdpo.report.figures import COLOURS, Spec
-from portfolio_sdpo.report.sections import number, percent, table
+from portfolio_sdpo.report.formats import number, percent, table
 
 from .figures import show_figure
 

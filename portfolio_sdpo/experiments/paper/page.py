@@ -16,8 +16,8 @@ from portfolio_sdpo.experiments.paper.reproduce import QuestionResult, StudyResu
 from portfolio_sdpo.experiments.paper.verdicts import RULES, Finding
 from portfolio_sdpo.experiments.statistics.evidence import Evidence, LabelStatistics, SeedStatistics
 from portfolio_sdpo.experiments.statistics.seeds import Comparison, Estimate, Violations
+from portfolio_sdpo.report.formats import NONE, Format, number, percent, span, table
 from portfolio_sdpo.report.page import document
-from portfolio_sdpo.report.sections import NONE, Format, number, percent, span, table
 
 STYLE = """
 nav { display: flex; flex-wrap: wrap; gap: 6px 16px; margin: 0 0 14px; font-size: .9rem; }

@@ -11,7 +11,7 @@ import pytest
 
 from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy, simulate
 from portfolio_sdpo.portfolio.limits import Limits
-from portfolio_sdpo.portfolio.load import load_market
+from portfolio_sdpo.portfolio.market import load_market
 from portfolio_sdpo.prices.snapshots import Store, content_hash
 from portfolio_sdpo.registry import Registry
 

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_metrics, select_main
-from portfolio_sdpo.report.sections import COLUMNS, percent, span
+from portfolio_sdpo.report.formats import percent, span
+from portfolio_sdpo.report.sections import COLUMNS
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_metrics
-from portfolio_sdpo.report.sections import COLUMNS, share
+from portfolio_sdpo.report.formats import share
+from portfolio_sdpo.report.sections import COLUMNS
 from portfolio_sdpo_app.dashboard.data.comparison import MIN_SESSIONS, pair_returns
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from portfolio_sdpo.portfolio.load import load_latest
-from portfolio_sdpo.portfolio.market import all_cash
+from portfolio_sdpo.portfolio.market import all_cash, load_latest
 from portfolio_sdpo.portfolio.store import today, train_agent
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo_app.api.answering import Answers

@@ -15,8 +15,7 @@ from portfolio_sdpo.backtest import resume as walks
 from portfolio_sdpo.backtest.record import list_records
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.portfolio.agent import Agent
-from portfolio_sdpo.portfolio.load import load_market
-from portfolio_sdpo.portfolio.market import all_cash
+from portfolio_sdpo.portfolio.market import all_cash, load_market
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import Problem, SdpoSettings
 from portfolio_sdpo.rl.trainer import Trainer, TrainSettings

@@ -21,8 +21,9 @@ from portfolio_sdpo.backtest.record import (
 from portfolio_sdpo.backtest.run import BacktestSettings
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.report import figures
-from portfolio_sdpo.report.backtest_report import render
-from portfolio_sdpo.report.sections import monthly, percent
+from portfolio_sdpo.report.formats import percent
+from portfolio_sdpo.report.result import render_report
+from portfolio_sdpo.report.sections import monthly
 
 EVIL = "</script><script>alert(1)</script>\"'&%{y}<b>"
 
@@ -113,7 +114,7 @@ def record(prices):
 
 @pytest.fixture(scope="module")
 def page(record):
-    return Page(render(record))
+    return Page(render_report(record))
 
 
 def test_every_number_shown_is_in_the_metrics(record, page):
@@ -155,7 +156,7 @@ def test_a_stock_has_one_colour_in_all_strategies(prices):
 
 
 def test_many_stocks_are_gathered(prices):
-    specs = json.loads(Page(render(make(prices, stocks=40, bootstrap=0))).scripts["figures"])["specs"]
+    specs = json.loads(Page(render_report(make(prices, stocks=40, bootstrap=0))).scripts["figures"])["specs"]
     spec = specs["weights"]["s0"]
     assert len(spec["data"]) == 16 and spec["data"][-1]["name"] == "26 others"
     np.testing.assert_allclose(np.sum([trace["y"] for trace in spec["data"]], axis=0), 1.0, atol=1e-4)
@@ -195,7 +196,7 @@ def test_seeds_are_one_row_and_a_band(record):
 
 def test_text_of_others_is_escaped(prices):
     record = make(prices, name=EVIL, bootstrap=0)
-    text = render(record)
+    text = render_report(record)
     page = Page(text)
     assert [tag for tag, _ in page.tags].count("script") == 4
     assert "alert(1)" not in page.scripts["code"]
@@ -226,7 +227,7 @@ def test_tables_are_marked_up(page):
 
 def test_long_tracks_are_thinned(prices, monkeypatch):
     monkeypatch.setattr("portfolio_sdpo.report.figures.POINTS", 30)
-    page = Page(render(make(prices, bootstrap=0)))
+    page = Page(render_report(make(prices, bootstrap=0)))
     spec = json.loads(page.scripts["figures"])["specs"]["weights"]["s0"]
     assert len(spec["data"][0]["x"]) == 30
     assert "one day in 3 is drawn" in "".join(page.text)
@@ -234,21 +235,21 @@ def test_long_tracks_are_thinned(prices, monkeypatch):
 
 def test_training_is_shown_only_if_told(record, page):
     assert "The constraint in training" in page.text
-    silent = Page(render(type(record)(**{**vars(record), "trace": None})))
+    silent = Page(render_report(type(record)(**{**vars(record), "trace": None})))
     assert "The constraint in training" not in silent.text
 
 
 def test_a_track_shorter_than_the_horizon(prices):
-    page = Page(render(make(prices, sessions=8, seeds=(0,))))
+    page = Page(render_report(make(prices, sessions=8, seeds=(0,))))
     specs = json.loads(page.scripts["figures"])["specs"]
     assert specs["distribution"] == {}
     assert [tag for tag, found in page.tags if found.get("data-figure")] == ["div"] * 4
 
 
 def test_the_same_page_from_the_folder(record, tmp_path):
-    text = render(record)
+    text = render_report(record)
     write_record(record, text, tmp_path / "run")
-    assert render(read_record(tmp_path / "run")) == text
+    assert render_report(read_record(tmp_path / "run")) == text
 
 
 def test_a_record_of_earlier_days_is_still_shown(record, tmp_path):
@@ -260,7 +261,7 @@ def test_a_record_of_earlier_days_is_still_shown(record, tmp_path):
         }
         old.append({key: each[key] for key in each if key not in ("against", "next")} | {"shield": shield})
     write_record(type(record)(**{**vars(record), "metrics": old}), "", tmp_path / "run")
-    text = Page(render(read_record(tmp_path / "run"))).text
+    text = Page(render_report(read_record(tmp_path / "run"))).text
     assert any("older than the question; run it again" in line for line in text)
     assert "1 of 1" in text and "Against rivals" not in text
 
