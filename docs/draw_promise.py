@@ -1,6 +1,6 @@
 """Draw `docs/figures/promise.png`, the first picture of the README, from the folder of a backtest.
 
-portfolio-sdpo backtest --seeds 0,1,2 --strategies equal-weight,maximum-return --start 2019-01-02 --end 2021-10-14 \
+portfolio-sdpo backtest --seeds 0 --strategies equal-weight,maximum-return --start 2019-01-02 --end 2021-10-14 \
     --out promise
 python docs/draw_promise.py promise
 """
