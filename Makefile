@@ -1,4 +1,4 @@
-# Everything sets itself up: `make demo` and `make test` need Python 3.11 or newer and make, nothing else.
+# `make demo` and `make test` install what they need; Python 3.11 or newer and make are enough.
 #   PYTHON=python3.12 make test                     another interpreter
 #   PIP_FLAGS='--index-url ...' make demo           another package index
 #   WORKERS=8 make test                             more test processes
@@ -21,7 +21,7 @@ help: ## list what can be made
 
 setup: $(INSTALLED) ## create .venv and install the package with its pinned dependencies
 
-demo: $(INSTALLED) ## walk SDPO and PPO through a quarter of 2019 and show what came of it
+demo: $(INSTALLED) ## backtest SDPO and PPO on a quarter of 2019 and show the results
 	$(BIN)/portfolio-sdpo demo
 
 dashboard: $(INSTALLED) ## show weights, backtests and training on http://127.0.0.1:8501
@@ -30,7 +30,7 @@ dashboard: $(INSTALLED) ## show weights, backtests and training on http://127.0.
 serve: $(INSTALLED) ## serve the champion's weights on http://127.0.0.1:8000/api/v1
 	$(BIN)/portfolio-sdpo serve
 
-# One thread per worker, so that workers share the cores instead of fighting for them.
+# One thread per worker, so that workers do not compete for the cores.
 test: lint ## lint, types, import order and all tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
@@ -40,7 +40,7 @@ lint: $(INSTALLED) ## ruff, mypy and import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(INSTALLED) ## rewrite the sources in the house format
+format: $(INSTALLED) ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
