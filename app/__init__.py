@@ -1,4 +1,4 @@
-"""What stands on top of `portfolio_sdpo` and has no allocation logic of its own: the service.
+"""The REST service and the dashboard, on top of `portfolio_sdpo` and without allocation logic of their own.
 
-Installed as `portfolio_sdpo_app` (see setup.py): `app` would be anybody's name.
+Installed as `portfolio_sdpo_app` (see setup.py), since `app` is too common a name for an installed package.
 """

@@ -25,7 +25,7 @@ from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, train_cmdp
 from portfolio_sdpo.experiments.engine.grid import Stage, run_grid
 from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo.registry.experiments import Booked
+from portfolio_sdpo.registry.experiment_runs import RunRecorder
 from portfolio_sdpo.rl.progress import Board
 
 TARGETS = {"speedup": 1.8, "overhead": 0.02}
@@ -61,7 +61,7 @@ def made(grid: CmdpExperiment, jobs: int) -> tuple[float, float, dict[str, bytes
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / grid.name
         begun = time.perf_counter()
-        with Registry.open(str(Path(folder) / "registry.db")) as registry, Booked(registry, grid.name) as observer:
+        with Registry.open(str(Path(folder) / "registry.db")) as registry, RunRecorder(registry, grid.name) as observer:
             outcomes = run_grid(
                 [Stage(cmdp_runs(grid, root))],
                 timed,

@@ -53,9 +53,9 @@ def serve(audit: str) -> None:
     from fastapi import FastAPI
 
     from portfolio_sdpo.registry import Registry
-    from portfolio_sdpo_app.api.application import create_app
+    from portfolio_sdpo_app.api.config import ServeSettings
+    from portfolio_sdpo_app.api.main import create_app
     from portfolio_sdpo_app.api.server import listen
-    from portfolio_sdpo_app.api.settings import ServeSettings
 
     torch.set_num_threads(1)
     bare = FastAPI()

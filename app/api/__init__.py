@@ -1,1 +1,1 @@
-"""The REST service: today's weights of the champion, checked, audited and never silently old."""
+"""The REST service: today's weights of the champion, checked, audited and never served silently when out of date."""

@@ -1,4 +1,4 @@
-"""The service as a process: checks before it listens, one uvicorn, an orderly end."""
+"""The service as a process: checks before it listens, one uvicorn server, an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import uvicorn
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.registry import Registry
 
-from .application import create_app
-from .settings import ServeSettings
+from .config import ServeSettings
+from .main import create_app
 
 GRACE = 10
-"""Seconds that requests get to end."""
+"""Seconds that open requests get to finish."""
 
 
 def serve(settings: ServeSettings, tell: Callable[[str], None], *, access_log: bool = False) -> None:
-    """Serve until SIGINT or SIGTERM; `tell` gets the address once it listens."""
+    """Serve until SIGINT or SIGTERM; `tell` is called with the address once the service listens."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    # Decisions are made with one thread; here for good, since several may be made at once.
+    # Decisions are computed with one thread each, since several may be computed at once.
     torch.set_num_threads(1)
     with Registry.open(settings.registry) as registry:
         check_keys(settings, registry)
@@ -33,7 +33,7 @@ def serve(settings: ServeSettings, tell: Callable[[str], None], *, access_log: b
             log_config=None,
             access_log=access_log,
             server_header=False,
-            # Behind a proxy the key tells callers apart; who asks must not be able to say from where.
+            # Behind a proxy keys tell callers apart; a caller must not be able to choose its own address.
             proxy_headers=False,
             timeout_graceful_shutdown=GRACE,
             lifespan="on",
@@ -45,20 +45,20 @@ def serve(settings: ServeSettings, tell: Callable[[str], None], *, access_log: b
 
 
 def check_keys(settings: ServeSettings, registry: Registry) -> None:
-    """Refuse to listen for others without a key in the registry."""
+    """Refuse to listen on an address that other machines can reach unless the registry has an API key."""
     if not settings.loopback and not any(key.revoked_at is None for key in registry.api_keys()):
         raise SettingsError(
-            f"host: {settings.host} can be reached from other machines, and the registry has no API key: make one with "
-            "`portfolio-sdpo keys create NAME`, or serve on 127.0.0.1."
+            f"host: {settings.host} can be reached from other machines, and the registry has no API key: create one "
+            "with `portfolio-sdpo keys create NAME`, or serve on 127.0.0.1."
         )
 
 
 def listen(settings: ServeSettings) -> socket.socket:
-    """The socket that requests come in by."""
+    """Open the socket on which requests arrive."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         raise SettingsError(
-            f"port: {settings.host}:{settings.port} cannot be listened on ({error.strerror}): choose another port."
+            f"port: {settings.host}:{settings.port} is not available ({error.strerror}): choose another with --port."
         ) from None

@@ -1,7 +1,7 @@
-"""The frame around the pages: their order, what is imported for which, and how an error is told.
+"""The pages of the dashboard: their order, their titles, and how their errors are shown.
 
-A page is a module of `pages` with `def render() -> None`. It is imported when it is first opened, so that nobody
-waits for what another page needs.
+A page is a module of `pages` with `def render() -> None`. It is imported when it is first opened, so that no page waits
+for what another one needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGES = {
     "data": ("Data", ":material/database:"),
     "run": ("Run", ":material/play_circle:"),
 }
-"""Title and icon by the name of the module, which is also the address; the first one opens by itself."""
+"""Title and icon by the name of the module, which is also the address; the first page is the default."""
 
 ICON = (
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'><path fill='#0072B2' "
@@ -30,17 +30,7 @@ ICON = (
 )
 """Drawn here: Streamlit would fetch an icon of its own from the internet."""
 SIDEBAR = 200
-"""Pixels: the narrowest that Streamlit has, so that the tables fit a laptop beside it."""
-
-
-def show_page() -> None:
-    """Draw the page that is asked for."""
-    st.set_page_config(page_title="portfolio_sdpo", page_icon=ICON, layout="wide", initial_sidebar_state=SIDEBAR)
-    chosen = st.navigation([get_page(name) for name in PAGES])
-    from .widgets.style import show_style
-
-    show_style()
-    chosen.run()
+"""Width in pixels: the narrowest that Streamlit allows, so that the tables fit a laptop screen beside it."""
 
 
 def get_page(name: str) -> st.Page:
@@ -50,7 +40,7 @@ def get_page(name: str) -> st.Page:
 
 
 def _make_renderer(name: str) -> Callable[[], None]:
-    """What draws a page; an error that is meant for the user becomes its one sentence."""
+    """A function that draws a page; an error of the package is shown as its sentence."""
 
     def draw() -> None:
         try:

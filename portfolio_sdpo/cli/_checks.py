@@ -181,10 +181,10 @@ def check_data_directory() -> Iterator[Finding]:
 def check_registry(place: str | None) -> Iterator[Finding]:
     """Check that the registry opens and that its logs are as they were written."""
     from portfolio_sdpo.registry import Registry
-    from portfolio_sdpo.registry.database import resolve
+    from portfolio_sdpo.registry.database import resolve_url
 
     try:
-        url = resolve(place)
+        url = resolve_url(place)
         if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
             yield Finding("registry", "ok", f"There is none yet; the first model creates {url.database}.")
             return

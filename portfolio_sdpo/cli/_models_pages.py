@@ -1,4 +1,4 @@
-"""Models as pages for the terminal."""
+"""Models as text for the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from portfolio_sdpo.registry import Check, Model, Promotion
+from portfolio_sdpo.registry import LogCheck, Model, Promotion
 
 HASH = 12
 """How much of a hash is shown; `--json` has all of it."""
@@ -21,7 +21,7 @@ MARK = "★"
 def render_list(found: Sequence[Model], champion: Promotion | None, damaged: Sequence[str]) -> RenderableType:
     """One line per model."""
     if not found and not damaged:
-        return Text("There is no model yet; make one with `train` and register it with `models add FOLDER`.")
+        return Text("There is no model yet; train one with `train` and register it with `models add FOLDER`.")
     # Fits into 80 columns.
     table = _table("", "id", "label", "as of", "limit", "promised", "parent")
     for model in found:
@@ -39,10 +39,10 @@ def render_list(found: Sequence[Model], champion: Promotion | None, damaged: Seq
         )
     for name in damaged:
         table.add_row("✗", name, "damaged", style="red")
-    return Group(table, Text(""), Text(_standing(champion), style="dim"))
+    return Group(table, Text(""), Text(_describe_champion(champion), style="dim"))
 
 
-def render(model: Model, champion: Promotion | None, history: Sequence[Promotion]) -> RenderableType:
+def render_model(model: Model, champion: Promotion | None, history: Sequence[Promotion]) -> RenderableType:
     """Everything about one model."""
     live = champion is not None and champion.model_id == model.id
     title = Text(model.id, style="bold")
@@ -64,32 +64,32 @@ def render(model: Model, champion: Promotion | None, history: Sequence[Promotion
     grid = Table.grid(padding=(0, 2))
     for key, value in facts.items():
         grid.add_row(Text(key, style="dim"), Text(value))
-    lines: list[RenderableType] = [title, grid, Text(""), Text("Weights", style="bold"), _weights([model])]
+    lines: list[RenderableType] = [title, grid, Text(""), Text("Weights", style="bold"), _render_weights([model])]
     if model.metrics:
-        lines += [Text(""), Text("Metrics", style="bold"), _side_by_side([""], _flat([model.metrics]))]
+        lines += [Text(""), Text("Metrics", style="bold"), _side_by_side([""], _flatten([model.metrics]))]
     if history:
-        lines += [Text(""), Text("Promotions", style="bold"), _promotions(history, model.id)]
+        lines += [Text(""), Text("Promotions", style="bold"), _render_promotions(history, model.id)]
     return Group(*lines)
 
 
-def comparison(one: Model, other: Model) -> dict[str, Any]:
-    """What two models differ in, as JSON."""
-    settings = {key: pair for key, pair in _flat([one.settings, other.settings]).items() if pair[0] != pair[1]}
+def compare_models(one: Model, other: Model) -> dict[str, Any]:
+    """The differences of two models, as JSON."""
+    settings = {key: pair for key, pair in _flatten([one.settings, other.settings]).items() if pair[0] != pair[1]}
     today = [model.config["today"] for model in (one, other)]
     return {
         "models": [model.id for model in (one, other)],
         "as_of": [str(model.as_of) for model in (one, other)],
         "data_hash": [model.data_hash for model in (one, other)],
         "settings": settings,
-        "metrics": _flat([one.metrics or {}, other.metrics or {}]),
+        "metrics": _flatten([one.metrics or {}, other.metrics or {}]),
         "promised": [each["promised"] for each in today],
-        "weights": {asset: [each["shielded"].get(asset, 0.0) for each in today] for asset in _held([one, other])},
+        "weights": {asset: [each["shielded"].get(asset, 0.0) for each in today] for asset in _list_held([one, other])},
     }
 
 
 def render_comparison(one: Model, other: Model, champion: Promotion | None) -> RenderableType:
     """Two models side by side."""
-    found = comparison(one, other)
+    found = compare_models(one, other)
     names = [
         f"{model.id} {MARK}" if champion is not None and champion.model_id == model.id else model.id
         for model in (one, other)
@@ -104,16 +104,16 @@ def render_comparison(one: Model, other: Model, champion: Promotion | None) -> R
     lines: list[RenderableType] = [_side_by_side(names, facts)]
     for title, rows, empty in (
         ("Settings that differ", found["settings"], "None."),
-        ("Metrics", found["metrics"], "Neither was judged."),
+        ("Metrics", found["metrics"], "Neither was evaluated."),
     ):
         content = _side_by_side(names, rows) if rows else Text(empty, style="dim")
         lines += [Text(""), Text(title, style="bold"), content]
-    lines += [Text(""), Text("Weights, shielded", style="bold"), _weights([one, other], names)]
+    lines += [Text(""), Text("Weights, shielded", style="bold"), _render_weights([one, other], names)]
     return Group(*lines)
 
 
-def render_verified(models: int, damaged: Mapping[str, str], checks: Sequence[Check]) -> RenderableType:
-    """What is sound and what is not."""
+def render_checks(models: int, damaged: Mapping[str, str], checks: Sequence[LogCheck]) -> RenderableType:
+    """The result of checking models and logs."""
     lines = [Text(f"models      {models - len(damaged)} of {models} sound", style="red" if damaged else "green")]
     lines += [Text(f"            {sentence}", style="red") for sentence in damaged.values()]
     for check in checks:
@@ -126,13 +126,13 @@ def render_verified(models: int, damaged: Mapping[str, str], checks: Sequence[Ch
     return Group(*lines)
 
 
-def _standing(champion: Promotion | None) -> str:
+def _describe_champion(champion: Promotion | None) -> str:
     if champion is None:
         return "There is no champion yet: promote a model."
     return f"{MARK} champion since {champion.at:%Y-%m-%d %H:%M} UTC, by {champion.by}: {champion.reason}"
 
 
-def _promotions(history: Sequence[Promotion], model_id: str) -> RenderableType:
+def _render_promotions(history: Sequence[Promotion], model_id: str) -> RenderableType:
     table = _table("at", "", "by", "reason")
     for entry in history[:SHOWN]:
         how = "rolled back to" if entry.kind == "rollback" else "promoted"
@@ -141,14 +141,14 @@ def _promotions(history: Sequence[Promotion], model_id: str) -> RenderableType:
     return table
 
 
-def _weights(models: Sequence[Model], names: Sequence[str] = ("",)) -> RenderableType:
+def _render_weights(models: Sequence[Model], names: Sequence[str] = ("",)) -> RenderableType:
     today = [model.config["today"]["shielded"] for model in models]
-    rows = {asset: [f"{each.get(asset, 0.0):.1%}" for each in today] for asset in _held(models)}
+    rows = {asset: [f"{each.get(asset, 0.0):.1%}" for each in today] for asset in _list_held(models)}
     return _side_by_side(names, rows)
 
 
-def _held(models: Sequence[Model]) -> list[str]:
-    """Every asset that one of them holds after the shield, in the order of the first's columns."""
+def _list_held(models: Sequence[Model]) -> list[str]:
+    """Every asset that a model holds after the shield, in the order of the first model's columns."""
     today = [model.config["today"]["shielded"] for model in models]
     assets = dict.fromkeys(asset for model in models for asset in model.assets)
     return [asset for asset in assets if any(each.get(asset, 0.0) >= 0.0005 for each in today)]
@@ -158,25 +158,25 @@ def _side_by_side(names: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Ta
     table = _table("", *names)
     table.show_header = any(names)
     for key, values in rows.items():
-        table.add_row(Text(key, style="dim"), *(Text(_written(value)) for value in values))
+        table.add_row(Text(key, style="dim"), *(Text(_format_value(value)) for value in values))
     return table
 
 
-def _flat(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """`{a: {b: 1}}` as `a.b: 1`, several at once; what one of them lacks is None."""
-    leaves = [dict(_leaves(tree, "")) for tree in trees]
+def _flatten(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """`{a: {b: 1}}` as `a.b: 1`, for several trees; missing values are None."""
+    leaves = [dict(_list_leaves(tree, "")) for tree in trees]
     keys = dict.fromkeys(key for each in leaves for key in each)
     return {key: [each.get(key) for each in leaves] for key in keys}
 
 
-def _leaves(tree: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
+def _list_leaves(tree: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for key, value in tree.items():
-        found += _leaves(value, f"{path}{key}.") if isinstance(value, Mapping) else [(f"{path}{key}", value)]
+        found += _list_leaves(value, f"{path}{key}.") if isinstance(value, Mapping) else [(f"{path}{key}", value)]
     return found
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "–"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""What the commands on the registry share: where it is, and how their records are printed."""
+"""Shared by the commands that use the registry: its option, and how records are printed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Place = Annotated[
         "--registry",
         metavar="URL",
         envvar="PORTFOLIO_SDPO_REGISTRY",
-        help="A file, or postgresql://...; registry.db in the data directory by default.",
+        help="The registry: a file or postgresql://...; registry.db in the data directory by default.",
     ),
 ]
 
 
 def open_registry(place: str | None) -> Registry:
-    """The registry at that place, without which SQLAlchemy need not be imported."""
+    """Open a registry; SQLAlchemy is imported only here."""
     from portfolio_sdpo.registry import Registry
 
     return Registry.open(place)
 
 
 def print_json(record: dict[str, Any]) -> None:
-    """One JSON object."""
+    """Print one JSON object."""
     typer.echo(json.dumps(record, indent=2, allow_nan=False))

@@ -63,7 +63,7 @@ class RunOptions:
 
         from portfolio_sdpo.experiments.engine.parallel import Local
         from portfolio_sdpo.experiments.engine.ray_cluster import Ray
-        from portfolio_sdpo.registry.experiments import Booked
+        from portfolio_sdpo.registry.experiment_runs import RunRecorder
 
         board = study.board()
         parallel = Ray(self.ray_address or "auto") if self.parallel == "ray" else Local()
@@ -71,7 +71,7 @@ class RunOptions:
         with (
             _report_interruption(study),
             open_registry(self.registry) as registry,
-            Booked(registry, study.name) as observer,
+            RunRecorder(registry, study.name) as observer,
             live,
         ):
             outcomes = study.run(

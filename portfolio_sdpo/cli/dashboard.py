@@ -1,4 +1,4 @@
-"""`portfolio-sdpo dashboard`: what the portfolio is, did and promised, in a browser."""
+"""`portfolio-sdpo dashboard`: weights, backtests, training and data in a browser."""
 
 from __future__ import annotations
 
@@ -30,14 +30,18 @@ SETTINGS: dict[str, str | bool | int] = {
     "theme.dark.secondaryBackgroundColor": "#1f262d",
     "theme.dark.textColor": "#e7ebee",
 }
-"""Of Streamlit: it tells nobody that it runs, asks nothing, and looks like the reports."""
+"""Settings of Streamlit: no usage statistics, no prompts, and the colours of the reports."""
 
 
 def dashboard(
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8501,
-    host: Annotated[str, typer.Option("--host", help="Anything but loopback can be reached by others.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free port.")
+    ] = 8501,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; others can reach any address but loopback.")
+    ] = "127.0.0.1",
     place: Place = None,
-    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
+    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the dashboard in a browser.")] = True,
 ) -> None:
     """Show weights, backtests, training and data in a browser.
 
@@ -47,9 +51,11 @@ def dashboard(
         require_extra("The dashboard", name, "dashboard")
     if importlib.util.find_spec("portfolio_sdpo_app.dashboard") is None:
         raise MissingExtraError("The dashboard is not installed: install portfolio_sdpo again.")
-    port = _free(host, port)
+    port = _check_port(host, port)
     if not host.startswith("127.") and host not in ("localhost", "::1"):
-        typer.echo(f"Whoever reaches {host}:{port} sees everything and may start work: put a login in front.", err=True)
+        typer.echo(
+            f"Everyone who can reach {host}:{port} can see everything and start jobs: put a login in front.", err=True
+        )
     if place is not None:
         os.environ["PORTFOLIO_SDPO_REGISTRY"] = place
     options = SETTINGS | {
@@ -61,15 +67,15 @@ def dashboard(
     os.execv(sys.executable, [sys.executable, "-m", "portfolio_sdpo_app.dashboard", json.dumps(options)])
 
 
-def _free(host: str, port: int) -> int:
-    """The port, if one can listen on it; Streamlit would only say so in passing."""
+def _check_port(host: str, port: int) -> int:
+    """The port, if it is free; Streamlit would only mention it in passing if it is not."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         with socket.create_server((host, port), family=family) as listener:
             return int(listener.getsockname()[1])
     except OSError as error:
         raise SettingsError(
-            f"port: {host}:{port} cannot be listened on ({error.strerror}): choose another with --port."
+            f"port: {host}:{port} is not available ({error.strerror}): choose another port with --port."
         ) from None
 
 

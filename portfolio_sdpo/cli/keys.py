@@ -1,4 +1,4 @@
-"""`portfolio-sdpo keys ...`: who may ask the service."""
+"""`portfolio-sdpo keys ...`: the API keys of the service."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Make, list and revoke the API keys of the service.",
+    help="Create, list and revoke the API keys of the service.",
     epilog=examples("keys create desk", "keys list"),
 )
 
 
 @app.command("create", epilog=examples("keys create desk", "keys create nightly --scope train --json"))
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is.")],
-    scope: Annotated[str, typer.Option("--scope", metavar="read|train", help="Who may train may read.")] = "read",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses the key.")],
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="read|train", help="The scope train includes read.")
+    ] = "read",
     place: Place = None,
     as_json: Json = False,
 ) -> None:
-    """Make a key and show it, this once: only a hash of it is kept."""
+    """Create a key and print it. It cannot be shown again: only a hash is stored."""
     with open_registry(place) as registry:
         key, secret = registry.create_key(name, scope)  # type: ignore[arg-type]
     if as_json:
         print_json({**_record(key), "key": secret})
         return
     typer.echo(secret)
-    typer.secho(f"Key {key.id} of {key.name} may {key.scope}; it is shown this once.", err=True)
+    typer.secho(f"Key {key.id} of {key.name} has the scope {key.scope}. It cannot be shown again.", err=True)
 
 
 @app.command("list", epilog=examples("keys list", "keys list --json"))
 def list_keys(place: Place = None, as_json: Json = False) -> None:
-    """All keys, also the revoked ones, the newest first."""
+    """List all keys including revoked ones, newest first."""
     with open_registry(place) as registry:
         keys = registry.api_keys()
     if as_json:
@@ -49,18 +51,21 @@ def list_keys(place: Place = None, as_json: Json = False) -> None:
         ended = "" if key.revoked_at is None else f"  revoked {key.revoked_at:%Y-%m-%d %H:%M}"
         typer.echo(f"{key.id}  {key.scope:<5}  {key.created_at:%Y-%m-%d %H:%M}  {key.name}{ended}")
     if not keys:
-        typer.echo("There is no key yet: make one with `portfolio-sdpo keys create NAME`.")
+        typer.echo("There is no key yet: create one with `portfolio-sdpo keys create NAME`.")
 
 
 @app.command("revoke", epilog=examples("keys revoke 1a2b3c4d"))
 def revoke(
     key_id: Annotated[
-        str, typer.Argument(metavar="ID", help="As `keys list` shows it.", autocompletion=_completion.keys)
+        str,
+        typer.Argument(
+            metavar="ID", help="The id of the key, as shown by `keys list`.", autocompletion=_completion.keys
+        ),
     ],
     place: Place = None,
     as_json: Json = False,
 ) -> None:
-    """Close what a key opens; a running service follows within seconds."""
+    """Revoke a key; a running service refuses it within seconds."""
     with open_registry(place) as registry:
         key = registry.revoke_key(key_id)
     if as_json:

@@ -1,4 +1,4 @@
-"""`portfolio-sdpo models ...`: which models there are, which one is the champion, and why."""
+"""`portfolio-sdpo models ...`: registered models and the champion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Register trained agents, compare them, and choose the champion.",
+    help="Register trained agents, compare them, and promote the champion.",
     epilog=examples("models list", "models show champion", 'models rollback --reason "drawdown in tech"'),
 )
 
@@ -27,18 +27,18 @@ Id = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="A model, or the beginning of its id; `champion` is one, too.",
+        help="The id of a model, its beginning, or `champion`.",
         autocompletion=_completion.models,
     ),
 ]
-Reason = Annotated[str, typer.Option("--reason", "-r", help="Why; it stays in the log.")]
+Reason = Annotated[str, typer.Option("--reason", "-r", help="The reason, for the log of promotions.")]
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who decided; the current user by default.")]
 Expect = Annotated[
     str | None,
     typer.Option(
         "--expect",
         metavar="ID",
-        help="Only if this is the champion now; `none`: if nobody is.",
+        help="Do it only if this model is the champion now; `none`: only if there is no champion.",
         autocompletion=_completion.models,
     ),
 ]
@@ -46,14 +46,14 @@ Expect = Annotated[
 
 @app.command("list", epilog=examples("models list", "models list --json"))
 def list_models(place: Place = None, as_json: Json = False) -> None:
-    """All models, the newest first; the champion is marked."""
+    """List all models, newest first; the champion is marked."""
     with open_registry(place) as registry:
         champion = registry.champion()
         found = registry.models()
         damaged = sorted(set(registry.model_ids()) - {model.id for model in found})
     if as_json:
         live = None if champion is None else champion.model_id
-        print_json({"champion": live, "models": [_brief(model, live) for model in found], "damaged": damaged})
+        print_json({"champion": live, "models": [_summarise(model, live) for model in found], "damaged": damaged})
         return
     from portfolio_sdpo.cli._models_pages import render_list
 
@@ -62,9 +62,9 @@ def list_models(place: Place = None, as_json: Json = False) -> None:
 
 @app.command("show", epilog=examples("models show champion", "models show 20261113-5f2c --json"))
 def show(model: Id, place: Place = None, as_json: Json = False) -> None:
-    """Everything about one model: training, promise, weights, promotions."""
+    """Show one model: training, promise, weights, promotions."""
     with open_registry(place) as registry:
-        found = registry.model(_resolved(registry, model))
+        found = registry.model(_resolve(registry, model))
         champion = registry.champion()
         history = [each for each in registry.promotions() if found.id in (each.model_id, each.previous)]
     if as_json:
@@ -73,37 +73,37 @@ def show(model: Id, place: Place = None, as_json: Json = False) -> None:
         live = None if champion is None else champion.model_id
         print_json({**to_record(found), "champion": found.id == live, "promotions": to_record(history)})
         return
-    from portfolio_sdpo.cli._models_pages import render
+    from portfolio_sdpo.cli._models_pages import render_model
 
-    _print(render(found, champion, history))
+    _print(render_model(found, champion, history))
 
 
 @app.command("add", epilog=examples("models add agent --label tech"))
 def add(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", help="A folder that `train` made.", autocompletion=_completion.agents),
+        typer.Argument(metavar="FOLDER", help="A folder that `train` created.", autocompletion=_completion.agents),
     ],
     parent: Annotated[
-        str | None, typer.Option("--parent", metavar="ID", help="The model that its training started from.")
+        str | None, typer.Option("--parent", metavar="ID", help="The model from which its training started.")
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Other than the agent's own.")] = None,
+    label: Annotated[str | None, typer.Option("--label", help="A label instead of the agent's own.")] = None,
     place: Place = None,
     as_json: Json = False,
 ) -> None:
     """Register a trained agent.
 
-    It serves nobody until it is promoted. The same agent again changes nothing.
+    Its weights are served once it is promoted. Adding the same agent again changes nothing.
     """
     with open_registry(place) as registry:
         before = set(registry.model_ids())
-        origin = None if parent is None else _resolved(registry, parent)
+        origin = None if parent is None else _resolve(registry, parent)
         model = registry.add_model(folder, parent=origin, label=label)
     new = model.id not in before
     if as_json:
         print_json({"id": model.id, "new": new})
     else:
-        typer.echo(f"{model.id} is registered." if new else f"{model.id} was registered already.")
+        typer.echo(f"{model.id} is registered." if new else f"{model.id} was already registered.")
 
 
 @app.command(
@@ -118,21 +118,21 @@ def promote(
 ) -> None:
     """Make a model the champion, whose weights are served."""
     with open_registry(place) as registry:
-        chosen = _resolved(registry, model)
+        chosen = _resolve(registry, model)
         before = registry.champion()
-        registry.model_parts(chosen)  # a damaged model must not take the place of a sound one
-        done = registry.promote(chosen, reason, by=by, **_expected(registry, expect))
+        registry.model_parts(chosen)  # a damaged model must not replace an intact one
+        done = registry.promote(chosen, reason, by=by, **_make_expectation(registry, expect))
     _tell(done, new=before is None or done.seq > before.seq, as_json=as_json)
 
 
 @app.command("rollback", epilog=examples('models rollback --reason "drawdown in tech"'))
 def rollback(reason: Reason, expect: Expect = None, by: By = None, place: Place = None, as_json: Json = False) -> None:
-    """Go back to the champion before the current one.
+    """Return to the previous champion.
 
-    Once more, to the one before that.
+    Running it again returns to the one before that.
     """
     with open_registry(place) as registry:
-        done = registry.rollback(reason, by=by, **_expected(registry, expect))
+        done = registry.rollback(reason, by=by, **_make_expectation(registry, expect))
     _tell(done, new=True, as_json=as_json)
 
 
@@ -140,20 +140,20 @@ def rollback(reason: Reason, expect: Expect = None, by: By = None, place: Place 
 def compare(
     one: Annotated[
         str,
-        typer.Argument(metavar="A", help="A model, or the beginning of its id.", autocompletion=_completion.models),
+        typer.Argument(metavar="A", help="The id of a model, or its beginning.", autocompletion=_completion.models),
     ],
-    other: Annotated[str, typer.Argument(metavar="B", help="Another one.", autocompletion=_completion.models)],
+    other: Annotated[str, typer.Argument(metavar="B", help="Another model.", autocompletion=_completion.models)],
     place: Place = None,
     as_json: Json = False,
 ) -> None:
-    """Two models side by side: settings, metrics, weights."""
+    """Compare two models: settings, metrics, weights."""
     with open_registry(place) as registry:
-        pair = (registry.model(_resolved(registry, one)), registry.model(_resolved(registry, other)))
+        pair = (registry.model(_resolve(registry, one)), registry.model(_resolve(registry, other)))
         champion = registry.champion()
-    from portfolio_sdpo.cli._models_pages import comparison, render_comparison
+    from portfolio_sdpo.cli._models_pages import compare_models, render_comparison
 
     if as_json:
-        print_json(comparison(*pair))
+        print_json(compare_models(*pair))
         return
     _print(render_comparison(*pair, champion))
 
@@ -162,7 +162,7 @@ def compare(
 def verify(place: Place = None, as_json: Json = False) -> None:
     """Check every model's hashes and the chains of the logs.
 
-    The logs are those of promotions and of what was served; exit code 1 if anything is broken.
+    The logs are those of promotions and of served weights. The exit code is 1 if anything is damaged.
     """
     with open_registry(place) as registry:
         names = registry.model_ids()
@@ -175,15 +175,15 @@ def verify(place: Place = None, as_json: Json = False) -> None:
         logs = {check.log: to_record(check) for check in checks}
         print_json({"sound": sound, "models": len(names), "damaged": damaged, **logs})
     else:
-        from portfolio_sdpo.cli._models_pages import render_verified
+        from portfolio_sdpo.cli._models_pages import render_checks
 
-        _print(render_verified(len(names), damaged, checks))
+        _print(render_checks(len(names), damaged, checks))
     if not sound:
         raise typer.Exit(1)
 
 
-def _resolved(registry: Registry, text: str) -> str:
-    """An id from its beginning, or the champion's."""
+def _resolve(registry: Registry, text: str) -> str:
+    """The id of a model from its beginning, or from the word `champion`."""
     if text != CHAMPION:
         return registry.resolve_id(text)
     standing = registry.champion()
@@ -191,18 +191,18 @@ def _resolved(registry: Registry, text: str) -> str:
         from portfolio_sdpo.errors import NotRegisteredError
 
         raise NotRegisteredError(
-            "There is no champion yet: name one of `models list`, or promote one with `models promote ID`."
+            "There is no champion yet: name a model of `models list`, or promote one with `models promote ID`."
         )
     return standing.model_id
 
 
-def _expected(registry: Registry, text: str | None) -> dict[str, Any]:
+def _make_expectation(registry: Registry, text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     return {"expected_champion": None if text == "none" else registry.resolve_id(text)}
 
 
-def _brief(model: Model, champion: str | None) -> dict[str, Any]:
+def _summarise(model: Model, champion: str | None) -> dict[str, Any]:
     from portfolio_sdpo.registry import to_record
 
     record = to_record(model)
@@ -216,9 +216,9 @@ def _tell(done: Promotion, *, new: bool, as_json: bool) -> None:
 
         print_json({**to_record(done), "changed": new})
     elif new:
-        typer.echo(f"{done.model_id} is the champion now; before it was {done.previous or 'nobody'}.")
+        typer.echo(f"{done.model_id} is the champion now; the previous champion was {done.previous or 'none'}.")
     else:
-        typer.echo(f"{done.model_id} was the champion already: nothing changed.")
+        typer.echo(f"{done.model_id} already is the champion: nothing changed.")
 
 
 def _print(page: Any) -> None:

@@ -1,4 +1,4 @@
-"""`portfolio-sdpo retrain`: the nightly job. New prices, a challenger, a judgement, a promotion or none."""
+"""`portfolio-sdpo retrain`: the nightly job that trains, evaluates and perhaps promotes a challenger."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def retrain(
         typer.Option(
             "--snapshot",
             metavar="NAME",
-            help="Prices; those of the champion by default.",
+            help="The snapshot to train on; the champion's by default.",
             autocompletion=_completion.snapshots,
         ),
     ] = None,
     update: Annotated[
-        bool, typer.Option("--update", help="First ask the source of the snapshot for new prices.")
+        bool, typer.Option("--update", help="Fetch new prices from the snapshot's source first.")
     ] = False,
     preset: Annotated[
         str | None,
         typer.Option(
             "--preset",
             metavar="default|paper-stocks",
-            help="What settings are taken from; the champion by default.",
+            help="The settings to start from; the champion's by default.",
             autocompletion=_completion.presets,
         ),
     ] = None,
@@ -56,25 +56,28 @@ def retrain(
     fee_bps: FeeBps = None,
     cash: CashKind = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Of networks and scenarios; by default the champion's, or 0.")
+        int | None,
+        typer.Option("--seed", min=0, help="Seed of networks and scenarios; the champion's by default, or 0."),
     ] = None,
     holdout: Annotated[
-        int, typer.Option("--holdout", metavar="N", min=2, help="The last sessions, on which models are judged.")
+        int, typer.Option("--holdout", metavar="N", min=2, help="The last sessions, on which models are evaluated.")
     ] = 126,
-    confidence: Annotated[float, typer.Option("--confidence", help="Of the interval of the difference.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="Confidence level of the interval of the difference.")
+    ] = 0.95,
     place: Place = None,
     as_json: Json = False,
 ) -> None:
-    """Train a challenger, judge it, and promote it if it is fit.
+    """Train a challenger, evaluate it, and promote it if it is fit.
 
-    It trains on the newest prices, from the champion on where settings and assets are the same, else from scratch. It
-    is promoted if it held the CVaR limit on held-out days and is not clearly worse there than the champion. The same
-    again for the same prices does nothing. Made for cron: whenever it is killed, the champion stays and the next run
-    goes on.
+    The challenger is trained on the newest prices. It continues from the champion if settings and assets are the same,
+    otherwise it starts from scratch. It is promoted if it met the CVaR limit on held-out days and is not clearly worse
+    there than the champion. Running it again for the same prices does nothing. It is made for cron: if it is killed,
+    the champion stays, and the next run resumes.
 
     Exit codes: 0 promoted, 3 kept, 4 another retrain is running, 1 failed, 130 Ctrl-C, 143 ended by SIGTERM.
     """
-    kept = "the champion is as it was, and what was walked of the challenger is saved"
+    kept = "the champion is unchanged, and the training of the challenger so far is saved"
     with _sigterm(), explain_interrupt(kept), _progress(as_json) as progress:
         from portfolio_sdpo.portfolio.presets import read_config
         from portfolio_sdpo.registry import Registry, to_record
@@ -114,7 +117,7 @@ def retrain(
 
 @contextmanager
 def _sigterm() -> Iterator[None]:
-    """SIGTERM as an exception, so that the run is noted as interrupted and locks are let go."""
+    """SIGTERM as an exception, so that the run is recorded as interrupted and locks are released."""
 
     def end(*_: object) -> None:
         raise SystemExit(TERMINATED)
@@ -128,7 +131,7 @@ def _sigterm() -> Iterator[None]:
 
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Callable[[float, str], None]]:
-    """A bar on stderr, only on a terminal."""
+    """A progress bar on stderr, only on a terminal."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn

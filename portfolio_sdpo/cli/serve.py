@@ -15,10 +15,16 @@ PREFIX = "PORTFOLIO_SDPO_SERVE_"
 
 def serve(
     host: Annotated[
-        str, typer.Option("--host", envvar=PREFIX + "HOST", help="Other than loopback only with an API key.")
+        str,
+        typer.Option(
+            "--host", envvar=PREFIX + "HOST", help="The address to listen on; other than loopback only with an API key."
+        ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", envvar=PREFIX + "PORT", min=0, max=65535, help="0: any that is free.")
+        int,
+        typer.Option(
+            "--port", envvar=PREFIX + "PORT", min=0, max=65535, help="The port to listen on; 0: any free port."
+        ),
     ] = 8000,
     place: Annotated[
         str | None,
@@ -26,7 +32,7 @@ def serve(
             "--registry",
             metavar="URL",
             envvar="PORTFOLIO_SDPO_REGISTRY",
-            help="A file, or postgresql://...; registry.db in the data directory by default.",
+            help="The registry: a file or postgresql://...; registry.db in the data directory by default.",
         ),
     ] = None,
     max_age_sessions: Annotated[
@@ -35,7 +41,7 @@ def serve(
             "--max-age-sessions",
             envvar=PREFIX + "MAX_AGE_SESSIONS",
             min=0,
-            help="Sessions that may have ended since the last price.",
+            help="Exchange sessions that may have ended since the last price.",
         ),
     ] = 2,
     fail_to_cash: Annotated[
@@ -43,7 +49,7 @@ def serve(
         typer.Option(
             "--fail-to-cash",
             envvar=PREFIX + "FAIL_TO_CASH",
-            help="All cash with a warning instead of an error where no weights are known to be right.",
+            help="Serve all cash with a warning where no weights are known to be right.",
         ),
     ] = False,
     audit: Annotated[
@@ -52,37 +58,39 @@ def serve(
             "--audit",
             metavar="batched|strict",
             envvar=PREFIX + "AUDIT",
-            help="Note answers right after they are given, or before.",
+            help="Write audit rows in batches after the answers, or before each answer.",
         ),
     ] = "batched",
     rate: Annotated[
         float,
         typer.Option(
-            "--rate", envvar=PREFIX + "RATE", min=0, help="Requests a second from each key or client; 0: any number."
+            "--rate", envvar=PREFIX + "RATE", min=0, help="Requests per second for each key or client; 0: no limit."
         ),
     ] = 100.0,
     burst: Annotated[
-        int, typer.Option("--burst", envvar=PREFIX + "BURST", min=1, help="Requests that may come at once.")
+        int, typer.Option("--burst", envvar=PREFIX + "BURST", min=1, help="Requests that may arrive at once.")
     ] = 200,
     max_body: Annotated[
-        int, typer.Option("--max-body", envvar=PREFIX + "MAX_BODY", min=1000, help="Bytes of a request's body.")
+        int,
+        typer.Option("--max-body", envvar=PREFIX + "MAX_BODY", min=1000, help="Largest body of a request, in bytes."),
     ] = 8_000_000,
     access_log: Annotated[
-        bool, typer.Option("--access-log", envvar=PREFIX + "ACCESS_LOG", help="A line for every request.")
+        bool, typer.Option("--access-log", envvar=PREFIX + "ACCESS_LOG", help="Log every request.")
     ] = False,
 ) -> None:
     """Serve the champion's weights over HTTP.
 
-    With models, backtests, audit and retraining beside them; it answers JSON, and ends with Ctrl-C.
+    Models, backtests, the audit log and retraining are available as well. The service answers with JSON and ends with
+    Ctrl-C.
     """
     try:
         server = importlib.import_module("portfolio_sdpo_app.api.server")
-        settings = importlib.import_module("portfolio_sdpo_app.api.settings")
+        config = importlib.import_module("portfolio_sdpo_app.api.config")
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "uvicorn", "starlette", "anyio"):
             raise
         raise missing_extra("The service", error.name, "serve") from None
-    chosen = settings.ServeSettings(
+    settings = config.ServeSettings(
         host=host,
         port=port,
         registry=place,
@@ -93,7 +101,7 @@ def serve(
         burst=burst,
         max_body=max_body,
     )
-    server.serve(chosen, lambda address: typer.echo(f"Serving {address}"), access_log=access_log)
+    server.serve(settings, lambda address: typer.echo(f"Serving {address}"), access_log=access_log)
 
 
 def register(root: typer.Typer) -> None:

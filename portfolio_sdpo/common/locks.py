@@ -26,6 +26,26 @@ def hold_lock(path: Path) -> Iterator[None]:
         yield
 
 
+class LockHeldError(Exception):
+    """Another process holds the lock; the message is what it wrote about itself."""
+
+
+@contextmanager
+def claim_lock(path: Path, owner: str) -> Iterator[None]:
+    """Hold the lock of this file with the owner's name in it; raise a `LockHeldError` if another process has it.
+
+    An `OSError` is raised if the file cannot be created.
+    """
+    with path.open("a+", encoding="utf-8", errors="replace") as file:
+        if not try_lock(file):
+            file.seek(0)
+            raise LockHeldError(file.read().strip())
+        file.truncate(0)
+        file.write(owner)
+        file.flush()
+        yield
+
+
 def share_lock(file: IO[Any]) -> None:
     """Take a shared lock of an open file, as a sign of life (see `is_alive`)."""
     fcntl.flock(file, fcntl.LOCK_SH)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from functools import lru_cache
 
 import numpy as np
@@ -54,6 +55,26 @@ def load_sessions(name: str, first: np.datetime64, last: np.datetime64) -> Sessi
     known = _between(name, *decades)
     begin, end = np.searchsorted(known.days, [first, last + np.timedelta64(1, "D")])
     return Sessions(known.days[begin:end], known.start, known.end)
+
+
+def count_sessions_since(last: date, calendar: str | None, now: datetime | None = None) -> int:
+    """How many exchange sessions have ended since the session `last`; today's is not counted before the day is over.
+
+    Days are counted in UTC. Without a calendar every weekday is a session.
+
+    >>> count_sessions_since(date(2026, 11, 13), "XNYS", datetime(2026, 11, 17, 8, tzinfo=UTC))
+    1
+    """
+    first = np.datetime64(last, "D") + 1
+    until = np.datetime64((now or datetime.now(UTC)).astimezone(UTC).date(), "D")
+    if until <= first:
+        return 0
+    if calendar is None:
+        return int(np.busday_count(first, until))
+    known = load_sessions(calendar, first, until - 1)
+    # Past the end of the calendar every weekday counts, or prices would never grow old there.
+    beyond = max(first, known.end + 1)
+    return len(known.days) + (int(np.busday_count(beyond, until)) if beyond < until else 0)
 
 
 @lru_cache(maxsize=32)  # building a calendar takes a third of a second, whatever its length

@@ -1,4 +1,4 @@
-"""The audit of served weights: what was said, when, by which model on which prices. It only grows, see `chain`."""
+"""The audit log of served weights: what was sent, when, by which model and on which prices. See `hash_chain`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from typing import Any
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.registry import schema
-from portfolio_sdpo.registry.chain import Chain, Check
-from portfolio_sdpo.registry.part import Part, Row
-from portfolio_sdpo.registry.values import canonical, now, parsed, plain, written
+from portfolio_sdpo.registry.hash_chain import HashChain, LogCheck
+from portfolio_sdpo.registry.records import (
+    Repository,
+    Row,
+    check_text,
+    format_moment,
+    from_json,
+    to_canonical_json,
+    utc_now,
+)
 
-CHAIN = Chain(schema.audit)
+CHAIN = HashChain(schema.audit)
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class AuditEntry:
     request_id: str
     weights: Mapping[str, float]
     response_hash: str
-    """sha256 of the body of the answer."""
+    """sha256 of the response body."""
     model_id: str | None = None
     data_hash: str | None = None
     as_of: date | None = None
@@ -32,9 +39,9 @@ class AuditEntry:
     """The share of the policy's risky weights that the shield let through."""
     promised_cvar: float | None = None
     limit: float | None = None
-    """That the CVaR has to keep."""
+    """The CVaR limit."""
     warnings: Sequence[str] = ()
-    at: datetime = field(default_factory=now)
+    at: datetime = field(default_factory=utc_now)
 
 
 @dataclass(frozen=True)
@@ -47,11 +54,11 @@ class AuditRow:
     hash: str
 
 
-class Audit(Part):
-    """Writing, reading and proving what was served."""
+class Audit(Repository):
+    """Writes, reads and verifies the audit log."""
 
     def append_audit(self, entries: Sequence[AuditEntry]) -> list[int]:
-        """Write all entries in one transaction, or none; their numbers."""
+        """Write all entries in one transaction, or none; returns their numbers."""
         if not entries:
             return []
         rows = [_row(entry) for entry in entries]  # before the lock, which others wait for
@@ -74,19 +81,19 @@ class Audit(Part):
         if before is not None:
             query = query.where(table.c.seq < before)
         if model_id is not None:
-            query = query.where(table.c.model_id == plain("model_id", model_id))
+            query = query.where(table.c.model_id == check_text("model_id", model_id))
         if request_id is not None:
-            query = query.where(table.c.request_id == plain("request_id", request_id))
+            query = query.where(table.c.request_id == check_text("request_id", request_id))
         if since is not None:
-            query = query.where(table.c.at >= written(since))
+            query = query.where(table.c.at >= format_moment(since))
         if until is not None:
-            query = query.where(table.c.at < written(until))
+            query = query.where(table.c.at < format_moment(until))
         with self.database.reading() as connection:
             rows = connection.execute(query).mappings().all()
         return [self._entry(row) for row in rows]
 
-    def verify_audit(self) -> Check:
-        """Whether the log is as it was written; names the first row that is not."""
+    def verify_audit(self) -> LogCheck:
+        """Check that the log is as it was written; the result names the first altered row."""
         with self.database.reading(still=True) as connection:
             return CHAIN.verify(connection)
 
@@ -97,7 +104,7 @@ class Audit(Part):
                 seq=row["seq"],
                 entry=AuditEntry(
                     request_id=row["request_id"],
-                    weights=parsed(row["weights"]),
+                    weights=from_json(row["weights"]),
                     response_hash=row["response_hash"],
                     model_id=row["model_id"],
                     data_hash=row["data_hash"],
@@ -105,7 +112,7 @@ class Audit(Part):
                     shield_factor=row["shield_factor"],
                     promised_cvar=row["promised_cvar"],
                     limit=row["cvar_limit"],
-                    warnings=tuple(parsed(row["warnings"])),
+                    warnings=tuple(from_json(row["warnings"])),
                     at=datetime.fromisoformat(row["at"]),
                 ),
                 previous_hash=row["previous_hash"],
@@ -117,16 +124,16 @@ class Audit(Part):
 def _row(entry: AuditEntry) -> dict[str, Any]:
     weights = {asset: float(weight) for asset, weight in entry.weights.items()}
     return {
-        "at": written(entry.at),
-        "request_id": plain("request_id", entry.request_id),
+        "at": format_moment(entry.at),
+        "request_id": check_text("request_id", entry.request_id),
         "model_id": entry.model_id,
         "data_hash": entry.data_hash,
         "as_of": None if entry.as_of is None else entry.as_of.isoformat(),
-        "weights": canonical(weights, "weights"),
+        "weights": to_canonical_json(weights, "weights"),
         "shield_factor": _number("shield_factor", entry.shield_factor),
         "promised_cvar": _number("promised_cvar", entry.promised_cvar),
         "cvar_limit": _number("limit", entry.limit),
-        "warnings": canonical(list(entry.warnings), "warnings"),
+        "warnings": to_canonical_json(list(entry.warnings), "warnings"),
         "response_hash": entry.response_hash,
     }
 
@@ -136,5 +143,5 @@ def _number(name: str, value: float | None) -> float | None:
         return None
     if not math.isfinite(value):
         raise SettingsError(f"{name}: must be a finite number (got {value}).")
-    # SQLite keeps no sign of zero, and the hash is over what comes back.
+    # SQLite does not store the sign of zero, and the hash is over what is read back.
     return float(value) + 0.0

@@ -1,4 +1,4 @@
-"""Where the registry lives, transactions on it, and its errors as one sentence.
+"""The database of the registry: where it is, transactions on it, and its errors as one sentence.
 
 SQLite by default: one file in the user's data directory, in WAL mode so that readers never wait, synced at every
 commit. PostgreSQL by URL, for several machines.
@@ -19,18 +19,18 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from portfolio_sdpo.common.extras import missing_extra
 from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.errors import RegistryError, RegistryUnavailableError, SettingsError
-from portfolio_sdpo.registry.migrate import current, migrate
+from portfolio_sdpo.registry.migrate import migrate, read_revision
 from portfolio_sdpo.registry.schema import HEAD
 
 VARIABLE = "PORTFOLIO_SDPO_REGISTRY"
 TIMEOUT = 10.0
 """Seconds to wait for a lock or a connection."""
 LOCK = 0x5D90_0001
-"""PostgreSQL's advisory lock for migrations; any number that nobody else uses."""
+"""PostgreSQL's advisory lock for migrations; any number that nothing else uses."""
 
 
-def resolve(url: str | None) -> sa.URL:
-    """The database that is meant: the argument, the variable, or the default file."""
+def resolve_url(url: str | None) -> sa.URL:
+    """The database to use: the argument, the environment variable, or the default file."""
     text = url or os.environ.get(VARIABLE) or str(data_directory() / "registry.db")
     if "://" not in text:
         return sa.URL.create("sqlite", database=str(Path(text).expanduser().absolute()))
@@ -38,7 +38,7 @@ def resolve(url: str | None) -> sa.URL:
         parsed = sa.make_url(text)
     except (SQLAlchemyError, ValueError):
         raise SettingsError(
-            "registry: the URL cannot be understood; it looks like postgresql://user@host/name or sqlite:///path."
+            "registry: the URL is not valid; it should look like postgresql://user@host/name or sqlite:///path."
         ) from None
     backend = parsed.drivername.partition("+")[0]
     if backend in ("postgresql", "postgres"):
@@ -46,12 +46,14 @@ def resolve(url: str | None) -> sa.URL:
     if backend != "sqlite":
         raise SettingsError(f"registry: {backend} is not supported; give a URL of SQLite or PostgreSQL.")
     if parsed.database in (None, "", ":memory:"):
-        raise SettingsError("registry: a database in memory forgets its champion; name a file, as in sqlite:///path.")
+        raise SettingsError(
+            "registry: a database in memory would forget its champion; name a file, as in sqlite:///path."
+        )
     return parsed.set(drivername="sqlite", database=str(Path(str(parsed.database)).expanduser().absolute()))
 
 
 class Database:
-    """An engine whose transactions raise our errors only."""
+    """An SQLAlchemy engine whose transactions raise only errors of this package."""
 
     def __init__(self, url: sa.URL, timeout: float) -> None:
         self.url = url
@@ -61,22 +63,22 @@ class Database:
 
     @property
     def place(self) -> str:
-        """How it is called in sentences; without the password."""
+        """The file or URL for messages, without the password."""
         return str(self.url.database) if self.embedded else self.url.render_as_string(hide_password=True)
 
     def open(self) -> None:
-        """Bring the tables up to date."""
+        """Create the tables, or bring those of an older version up to date."""
         if self.embedded:
             folder = Path(str(self.url.database)).parent
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise RegistryUnavailableError(
-                    f"The registry cannot be put into {folder} ({error.strerror}): correct its permissions or name "
+                    f"The registry cannot be created in {folder} ({error.strerror}): correct its permissions or name "
                     f"another place with {VARIABLE}."
                 ) from None
         with self.reading() as connection:
-            if current(connection) == HEAD:
+            if read_revision(connection) == HEAD:
                 return
         with self.writing() as connection:
             if not self.embedded:
@@ -85,20 +87,24 @@ class Database:
 
     @contextmanager
     def reading(self, *, still: bool = False) -> Iterator[sa.Connection]:
-        """A transaction that only reads; `still`: all its queries see one moment."""
-        with self._told(), self.engine.connect() as connection:
+        """A transaction that only reads; `still`: all its queries see the same moment."""
+        with self._translate_errors(), self.engine.connect() as connection:
             if still and not self.embedded:  # in SQLite every transaction does
                 connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that is there as a whole after the block, or not at all after an error."""
-        with self._told(), self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+        """A transaction that is committed after the block, or rolled back after an error."""
+        with (
+            self._translate_errors(),
+            self.engine.connect().execution_options(writes=True) as connection,
+            connection.begin(),
+        ):
             yield connection
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self.engine.dispose()
 
     def _sqlite(self) -> sa.Engine:
@@ -108,7 +114,7 @@ class Database:
         def prepare(connection: Any, _: Any) -> None:
             # SQLAlchemy begins transactions, not the driver.
             connection.isolation_level = None
-            # A flipped byte can make text that is no UTF-8; its hash tells, not an exception of the driver.
+            # A flipped byte can make text invalid as UTF-8; the hash shall report it, not an exception of the driver.
             connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
             self._wal(connection)
             connection.execute("PRAGMA synchronous=FULL")
@@ -116,14 +122,14 @@ class Database:
 
         @sa.event.listens_for(engine, "begin")
         def begin(connection: sa.Connection) -> None:
-            # What reads first and writes later can fail half-way; holding the write lock from the start it cannot.
+            # A transaction that reads first and writes later can fail half-way; one that locks from the start cannot.
             writes = connection.get_execution_options().get("writes", False)
             connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
         return engine
 
     def _wal(self, connection: Any) -> None:
-        """Two that open a new file at once can refuse each other this without waiting."""
+        """Switch to WAL mode; two processes that open a new file at once may refuse each other, so try again."""
         import sqlite3
 
         deadline = time.monotonic() + self.timeout
@@ -143,7 +149,7 @@ class Database:
             raise missing_extra("A registry in PostgreSQL", "psycopg", "postgres") from None
         milliseconds = int(self.timeout * 1000)
         options = f"{self.url.query.get('options', '')} -c lock_timeout={milliseconds}".strip()
-        # A server that was restarted meanwhile costs nothing but a new connection.
+        # After a restart of the server only a new connection is needed.
         return sa.create_engine(
             self.url.difference_update_query(["options"]),
             pool_pre_ping=True,
@@ -151,13 +157,13 @@ class Database:
         )
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
-            raise self._sentence(error) from error
+            raise self._describe(error) from error
 
-    def _sentence(self, error: SQLAlchemyError) -> RegistryError:
+    def _describe(self, error: SQLAlchemyError) -> RegistryError:
         cause = error.orig if isinstance(error, DBAPIError) else error
         code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
         for beginnings, what in _REASONS:
@@ -168,7 +174,9 @@ class Database:
             return RegistryUnavailableError(
                 f"The registry at {self.place} cannot be reached ({reason}): start the database or correct the URL."
             )
-        return RegistryError(f"The registry at {self.place} refused ({reason}): correct what is asked or its database.")
+        return RegistryError(
+            f"The registry at {self.place} reported an error ({reason}): check the request and the database."
+        )
 
 
 _REASONS: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -176,14 +184,14 @@ _REASONS: tuple[tuple[tuple[str, ...], str], ...] = (
         ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "57014"),
         "is locked by another process: wait for it to end and try again.",
     ),
-    (("SQLITE_FULL", "SQLITE_IOERR_WRITE", "53100"), "has no room left on its disk: make room and try again."),
+    (("SQLITE_FULL", "SQLITE_IOERR_WRITE", "53100"), "has no space left on its disk: free some space and try again."),
     (("SQLITE_NOTADB",), "is not a database of portfolio_sdpo: name another file."),
-    (("SQLITE_CORRUPT",), "is damaged: restore a copy of it."),
+    (("SQLITE_CORRUPT",), "is damaged: restore a backup."),
     (("SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"), "cannot be opened: correct its path or its permissions."),
-    (("SQLITE_READONLY", "25006"), "can only be read: correct its permissions."),
-    (("SQLITE_IOERR",), "cannot be read or written by its disk: check the disk and try again."),
+    (("SQLITE_READONLY", "25006"), "is read-only: correct its permissions."),
+    (("SQLITE_IOERR",), "cannot be read or written on its disk: check the disk and try again."),
     (("28",), "refused the user or the password: correct the URL."),
     (("3D000",), "does not exist: create the database or correct the URL."),
-    (("53300", "57P", "08"), "does not take connections: try again later."),
+    (("53300", "57P", "08"), "does not accept connections: try again later."),
 )
-"""How error codes begin, SQLite's names or PostgreSQL's numbers, and what is said then."""
+"""The beginnings of error codes, SQLite's names or PostgreSQL's numbers, and the message for them."""

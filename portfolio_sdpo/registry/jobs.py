@@ -1,4 +1,4 @@
-"""Jobs: work that the service was asked for and does on its own, with how far it is."""
+"""Jobs: work that the service does in the background, with its progress."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from typing import Any, Literal
 
 from portfolio_sdpo.errors import NotRegisteredError, SettingsError
 from portfolio_sdpo.registry import schema
-from portfolio_sdpo.registry.part import Part, Row
-from portfolio_sdpo.registry.values import canonical, new_id, now, parsed, plain, written
+from portfolio_sdpo.registry.records import (
+    Repository,
+    Row,
+    check_text,
+    format_moment,
+    from_json,
+    make_id,
+    to_canonical_json,
+    utc_now,
+)
 
 JobStatus = Literal["queued", "running", "done", "failed"]
 OPEN = ("queued", "running")
@@ -24,9 +32,9 @@ class Job:
     kind: str
     status: JobStatus
     progress: str
-    """What it is at, in words."""
+    """The current step, in words."""
     fraction: float
-    """How much of it is done, from 0 to 1."""
+    """The share that is done, from 0 to 1."""
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -34,18 +42,18 @@ class Job:
     error: str | None
 
 
-class Jobs(Part):
-    """The book of jobs: queued, running, then done or failed, and never back."""
+class Jobs(Repository):
+    """The table of jobs: queued, running, then done or failed, and never back."""
 
     def create_job(self, kind: str) -> Job:
-        """Note a new job as queued."""
+        """Create a queued job."""
         row = {
-            "id": new_id(),
-            "kind": plain("kind", kind),
+            "id": make_id(),
+            "kind": check_text("kind", kind),
             "status": "queued",
             "progress": "",
             "fraction": 0.0,
-            "created_at": written(now()),
+            "created_at": format_moment(utc_now()),
             "started_at": None,
             "ended_at": None,
             "result": None,
@@ -53,47 +61,54 @@ class Jobs(Part):
         }
         with self.database.writing() as connection:
             connection.execute(schema.jobs.insert().values(row))
-        return self._job(row)
+        return self._build_job(row)
 
     def start_job(self, job_id: str) -> Job:
-        """Take a queued job; only one can."""
-        return self._move(job_id, ("queued",), {"status": "running", "started_at": written(now())})
+        """Start a queued job; only one process can."""
+        return self._move(job_id, ("queued",), {"status": "running", "started_at": format_moment(utc_now())})
 
     def advance_job(self, job_id: str, progress: str, fraction: float) -> Job:
-        """Say how far a running job is."""
+        """Store the progress of a running job."""
         if not 0.0 <= fraction <= 1.0:
             raise SettingsError(f"fraction: must lie between 0 and 1 (got {fraction}).")
-        return self._move(job_id, ("running",), {"progress": plain("progress", progress), "fraction": float(fraction)})
+        return self._move(
+            job_id, ("running",), {"progress": check_text("progress", progress), "fraction": float(fraction)}
+        )
 
     def finish_job(self, job_id: str, result: Mapping[str, Any]) -> Job:
-        """A running job is done."""
-        values = {"status": "done", "fraction": 1.0, "ended_at": written(now()), "result": canonical(result, "result")}
+        """End a running job with its result."""
+        values = {
+            "status": "done",
+            "fraction": 1.0,
+            "ended_at": format_moment(utc_now()),
+            "result": to_canonical_json(result, "result"),
+        }
         return self._move(job_id, ("running",), values)
 
     def fail_job(self, job_id: str, error: str) -> Job:
-        """A job came to nothing."""
-        values = {"status": "failed", "ended_at": written(now()), "error": plain("error", error)}
+        """End a job with an error."""
+        values = {"status": "failed", "ended_at": format_moment(utc_now()), "error": check_text("error", error)}
         return self._move(job_id, OPEN, values)
 
     def abandon_jobs(self, error: str) -> int:
-        """Mark all that are queued or running as failed, for a service that starts anew; their number."""
-        values = {"status": "failed", "ended_at": written(now()), "error": plain("error", error)}
+        """Mark all queued and running jobs as failed, when a service starts; returns their number."""
+        values = {"status": "failed", "ended_at": format_moment(utc_now()), "error": check_text("error", error)}
         with self.database.writing() as connection:
             query = schema.jobs.update().where(schema.jobs.c.status.in_(OPEN)).values(values)
             return connection.execute(query).rowcount
 
     def job(self, job_id: str) -> Job:
         """The job with exactly this id."""
-        if "\0" in job_id:  # which PostgreSQL does not take
+        if "\0" in job_id:  # which PostgreSQL does not accept
             raise NotRegisteredError(f"There is no job {job_id!r}.")
         with self.database.reading() as connection:
             row = connection.execute(schema.jobs.select().where(schema.jobs.c.id == job_id)).mappings().first()
         if row is None:
             raise NotRegisteredError(f"There is no job {job_id!r}.")
-        return self._job(row)
+        return self._build_job(row)
 
     def jobs(self, *, kind: str | None = None, status: JobStatus | None = None, limit: int | None = None) -> list[Job]:
-        """The newest first, those that fit what is given."""
+        """Jobs of this kind and status, newest first."""
         query = schema.jobs.select().order_by(schema.jobs.c.created_at.desc(), schema.jobs.c.id.desc()).limit(limit)
         if kind is not None:
             query = query.where(schema.jobs.c.kind == kind)
@@ -101,7 +116,7 @@ class Jobs(Part):
             query = query.where(schema.jobs.c.status == status)
         with self.database.reading() as connection:
             rows = connection.execute(query).mappings().all()
-        return [self._job(row) for row in rows]
+        return [self._build_job(row) for row in rows]
 
     def _move(self, job_id: str, origin: tuple[str, ...], values: Mapping[str, Any]) -> Job:
         table = schema.jobs
@@ -110,11 +125,11 @@ class Jobs(Part):
             row = connection.execute(table.update().where(ours).values(values).returning(table)).mappings().first()
         if row is None:
             raise NotRegisteredError(f"There is no job {job_id!r} that is {' or '.join(origin)}.")
-        return self._job(row)
+        return self._build_job(row)
 
-    def _job(self, row: Row) -> Job:
+    def _build_job(self, row: Row) -> Job:
         def build() -> Job:
-            values = dict(row) | {"result": parsed(row["result"])}
+            values = dict(row) | {"result": from_json(row["result"])}
             for column in ("created_at", "started_at", "ended_at"):
                 values[column] = None if row[column] is None else datetime.fromisoformat(row[column])
             return Job(**values)

@@ -1,15 +1,15 @@
-"""What a model and its ancestors decided day by day, none of them knowing a later day: the record that judges it.
+"""What a model and its ancestors decided day by day, none of them knowing a later day: the record for its evaluation.
 
-A model was trained on the very days that one would like to judge it on, so its own weights cannot be judged there. What
-can be judged is the line of models: at every close the member decides that had been trained up to that close and no
-further. Each model carries these decisions (`config.json`, `record`), and its child adds its own:
+A model was trained on the very days that it should be evaluated on, so its own weights cannot be evaluated there. Its
+lineage can: at every close, the member decides that had been trained up to that close and no further. Each model
+carries these decisions (`config.json`, `record`), and its child adds its own:
 
     before the record       a stand-in: the same settings, trained from scratch up to the first held-out close, then
-                            walked as in a backtest
+                            walk-forward as in a backtest
     in the record           what was decided then
     after the last member   the last member trains on before it decides, as in a backtest
 
-The agent that decides at the last close is the child. Of a line that begins, the stand-in itself is the child.
+The agent that decides at the last close is the child. In a new lineage the stand-in itself is the child.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ Record = Mapping[str, Mapping[str, float]]
 
 
 class Lineage:
-    """A line of models as a `Strategy` over the held-out days; asked every session, holds where no decision is due."""
+    """A model and its ancestors as a `Strategy` over the held-out days; it holds where no decision is due."""
 
     every = 1
 
     def __init__(
         self,
-        fresh: Callable[[], ResumableAgent],
+        make_stand_in: Callable[[], ResumableAgent],
         member: Agent | None,
         record: Record,
         days: tuple[np.datetime64, np.datetime64],
         watch: Callable[[int], None] | None = None,
     ) -> None:
-        """`fresh` makes the stand-in. `watch` is called after every update with the number of them in this walk."""
+        """`watch` is called after every update with the number of updates so far."""
         self.decisions: dict[np.datetime64, Array] = {}
-        """Before the shield, by the day from which they are held."""
+        """Weights before the shield, by the day from which they are held."""
         self.updates = 0
-        """Made in this walk."""
-        self._fresh, self._member = fresh, member
-        self._book = {np.datetime64(day, "D"): dict(weights) for day, weights in sorted(record.items())}
+        """Updates made in this simulation."""
+        self._make_stand_in, self._member = make_stand_in, member
+        self._record = {np.datetime64(day, "D"): dict(weights) for day, weights in sorted(record.items())}
         self._first, self._last = days
         self._watch = watch
         self._current: Agent | ResumableAgent | None = None
         self._decided = 0
-        self._kept: ResumableAgent | None = None
+        self._stand_in: ResumableAgent | None = None
 
     @property
     def name(self) -> str:
@@ -61,13 +61,13 @@ class Lineage:
 
     @property
     def agent(self) -> Agent:
-        """Who decided last; after the walk, the child."""
-        current = self._current or self._member or self._stand_in()
+        """The agent that decided last; after the simulation, the child."""
+        current = self._current or self._member or self._get_stand_in()
         return current.agent if isinstance(current, ResumableAgent) else current
 
     def decide(self, history: Market, held: Array) -> Array:
         day = history.dates[-1]
-        decision = self._noted(history) if self._remembers(day) else self._due(history, held)
+        decision = self._recall(history) if self._is_recorded(day) else self._decide_if_due(history, held)
         if decision is None:
             return held
         self.decisions[day] = decision
@@ -75,43 +75,43 @@ class Lineage:
         return decision
 
     def record(self, assets: tuple[str, ...]) -> dict[str, dict[str, float]]:
-        """What the child carries: all decisions that the held-out days depend on."""
-        start = max((day for day in self._book if day <= self._first), default=self._first)
-        old = {str(day): weights for day, weights in self._book.items() if day >= start}
-        new = {str(day): named_weights(assets, w) for day, w in self.decisions.items() if not self._remembers(day)}
+        """The record that the child carries: all decisions that the held-out days depend on."""
+        start = max((day for day in self._record if day <= self._first), default=self._first)
+        old = {str(day): weights for day, weights in self._record.items() if day >= start}
+        new = {str(day): named_weights(assets, w) for day, w in self.decisions.items() if not self._is_recorded(day)}
         return dict(sorted((old | new).items()))
 
     def close(self, *, done: bool) -> None:
-        """Let others have the stand-in's walk; saved as far as it is if it is `done`."""
-        for agent in (self._member, self._kept.agent if self._kept else None):
+        """Release the stand-in's saved run; if `done`, save its final state first."""
+        for agent in (self._member, self._stand_in.agent if self._stand_in else None):
             if agent is not None:
                 agent.watch = None
-        if self._kept is not None:
+        if self._stand_in is not None:
             if done:
-                self._kept.close()
-            self._kept.release()
+                self._stand_in.close()
+            self._stand_in.release()
 
-    def _remembers(self, day: np.datetime64) -> bool:
-        """Whether the record says what was done that day, be it nothing."""
-        if not self._book or day > max(self._book):
+    def _is_recorded(self, day: np.datetime64) -> bool:
+        """Whether the record covers the day, with or without a decision on it."""
+        if not self._record or day > max(self._record):
             return False
-        return bool(day >= min(self._book))
+        return bool(day >= min(self._record))
 
-    def _noted(self, history: Market) -> Array | None:
-        """The decision of the record; on the first held-out day, the one that stood then."""
+    def _recall(self, history: Market) -> Array | None:
+        """The recorded decision of the day; on the first held-out day, the one that was in force."""
         day = history.dates[-1]
         self._current = self._member
-        known = max((each for each in self._book if each <= day), default=day) if day == self._first else day
-        weights = self._book.get(known)
+        known = max((each for each in self._record if each <= day), default=day) if day == self._first else day
+        weights = self._record.get(known)
         if weights is None:
             return None
         return np.array([weights.get(asset, 0.0) for asset in history.assets])
 
-    def _due(self, history: Market, held: Array) -> Array | None:
+    def _decide_if_due(self, history: Market, held: Array) -> Array | None:
         day = history.dates[-1]
         member = self._member
         known = member is not None and member.as_of is not None and day >= member.as_of
-        agent: Agent | ResumableAgent = member if known and member is not None else self._stand_in()
+        agent: Agent | ResumableAgent = member if known and member is not None else self._get_stand_in()
         if agent is self._current and len(history) - self._decided < agent.every and day != self._last:
             return None
         self._current = agent
@@ -126,17 +126,17 @@ class Lineage:
         inner.watch = count
         return agent.decide(history, held)
 
-    def _stand_in(self) -> ResumableAgent:
-        if self._kept is None:
-            self._kept = self._fresh()
-            self.updates += len(self._kept.agent.trace)
-        return self._kept
+    def _get_stand_in(self) -> ResumableAgent:
+        if self._stand_in is None:
+            self._stand_in = self._make_stand_in()
+            self.updates += len(self._stand_in.agent.trace)
+        return self._stand_in
 
 
-def walk(
+def simulate_lineage(
     lineage: Lineage, market: Market, limit: CvarLimit, days: tuple[np.datetime64, np.datetime64], fee: float
 ) -> tuple[Track, list[dict[str, Any]]]:
-    """The line through the days and then, as in backtests, its decisions through the shield: track and looks."""
+    """The shielded track of a lineage over the days, and what the shield found on each of them, as in a backtest."""
     simulate(market, lineage, start=days[0], end=days[1], fee=fee)
     shielded = ShieldedStrategy(DecisionReplay(lineage.name, lineage.decisions), limit)
     return simulate(market, shielded, start=days[0], end=days[1], fee=fee), shielded.days

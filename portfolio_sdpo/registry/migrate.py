@@ -1,4 +1,4 @@
-"""Brings the tables to the newest revision: at every opening, by whoever comes first, in one transaction."""
+"""Upgrades the tables to the newest revision: whenever a registry is opened, in one transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portfolio_sdpo.registry.schema import HEAD, VERSION_TABLE
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-def current(connection: sa.Connection) -> str | None:
+def read_revision(connection: sa.Connection) -> str | None:
     """The revision of the tables; None if there are none yet."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
@@ -20,9 +20,9 @@ def current(connection: sa.Connection) -> str | None:
 
 
 def migrate(connection: sa.Connection) -> None:
-    """Upgrade within the connection's transaction, which must keep other writers out."""
-    found = current(connection)
-    if found == HEAD:  # somebody else was faster
+    """Upgrade within the connection's transaction, which must exclude other writers."""
+    found = read_revision(connection)
+    if found == HEAD:  # another process was faster
         return
     # Only here: Alembic takes longer to import than the registry to open.
     from alembic.config import Config

@@ -1,4 +1,4 @@
-"""Promotions: which model is the champion, and why it became it. The champion is the model of the last promotion."""
+"""Promotions: which model is the champion, and why. The champion is the model of the last promotion."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ import sqlalchemy as sa
 
 from portfolio_sdpo.errors import ChampionChangedError, NotRegisteredError
 from portfolio_sdpo.registry import schema
-from portfolio_sdpo.registry.chain import Chain, Check
-from portfolio_sdpo.registry.part import Part, Row
-from portfolio_sdpo.registry.values import now, stated, written
+from portfolio_sdpo.registry.hash_chain import HashChain, LogCheck
+from portfolio_sdpo.registry.records import Repository, Row, format_moment, require_text, utc_now
 
 Kind = Literal["promote", "rollback"]
-CHAIN = Chain(schema.promotions)
+CHAIN = HashChain(schema.promotions)
 
 
 class Anyone(Enum):
@@ -27,7 +26,7 @@ class Anyone(Enum):
 
 
 ANYONE: Final = Anyone.ANYONE
-"""As the expected champion: whoever it is, also nobody."""
+"""As the expected champion: any model, or none."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,8 @@ class Promotion:
     at: datetime
 
 
-class Promotions(Part):
-    """The champion, and how it came to be."""
+class Promotions(Repository):
+    """The champion and the log of promotions."""
 
     def champion(self) -> Promotion | None:
         """The promotion of the model that is champion now; None before the first."""
@@ -70,21 +69,21 @@ class Promotions(Part):
     ) -> Promotion:
         """Make the model champion, if the champion is the expected one (None: if there is none).
 
-        A champion that is promoted again stays what it is, without an entry.
+        Promoting the champion again changes nothing and adds no entry.
         """
-        reason = stated("reason", reason)
+        reason = require_text("reason", reason)
         with self.database.writing() as connection:
             head = CHAIN.lock(connection)
             last = CHAIN.last(connection)
             champion = None if last is None else last["model_id"]
-            _expect(champion, expected_champion)
+            _check_expected(champion, expected_champion)
             if last is not None and champion == model_id:
                 return self._promotion(last)
             if not connection.execute(sa.select(schema.models.c.id).where(schema.models.c.id == model_id)).first():
                 raise NotRegisteredError(
-                    f"There is no model {model_id!r} to promote: `portfolio-sdpo models list` names them."
+                    f"There is no model {model_id!r} to promote: `portfolio-sdpo models list` lists the models."
                 )
-            row = _row("promote", model_id, champion, reason, by)
+            row = _make_row("promote", model_id, champion, reason, by)
             (seq,) = CHAIN.append(connection, head, [row])
         return self._promotion({**row, "seq": seq})
 
@@ -92,26 +91,24 @@ class Promotions(Part):
         self, reason: str, *, by: str | None = None, expected_champion: str | Anyone | None = ANYONE
     ) -> Promotion:
         """Promote the champion before the current one; rolled back twice, the one before that."""
-        reason = stated("reason", reason)
+        reason = require_text("reason", reason)
         with self.database.writing() as connection:
             head = CHAIN.lock(connection)
             last = CHAIN.last(connection)
             champion = None if last is None else last["model_id"]
-            _expect(champion, expected_champion)
+            _check_expected(champion, expected_champion)
             query = sa.select(schema.promotions.c.kind, schema.promotions.c.model_id)
             line: list[str] = []
             for kind, model_id in connection.execute(query.order_by(schema.promotions.c.seq)):
                 line = line[:-1] if kind == "rollback" else [*line, model_id]
             if len(line) < 2:
-                raise NotRegisteredError(
-                    "There is no champion before the current one to go back to: promote another model."
-                )
-            row = _row("rollback", line[-2], champion, reason, by)
+                raise NotRegisteredError("There is no earlier champion to return to: promote another model.")
+            row = _make_row("rollback", line[-2], champion, reason, by)
             (seq,) = CHAIN.append(connection, head, [row])
         return self._promotion({**row, "seq": seq})
 
-    def verify_promotions(self) -> Check:
-        """Whether the log is as it was written; names the first row that is not."""
+    def verify_promotions(self) -> LogCheck:
+        """Check that the log is as it was written; the result names the first altered row."""
         with self.database.reading(still=True) as connection:
             return CHAIN.verify(connection)
 
@@ -130,26 +127,26 @@ class Promotions(Part):
         )
 
 
-def _row(kind: Kind, model_id: str, previous: str | None, reason: str, by: str | None) -> dict[str, Any]:
+def _make_row(kind: Kind, model_id: str, previous: str | None, reason: str, by: str | None) -> dict[str, Any]:
     return {
         "kind": kind,
         "model_id": model_id,
         "previous": previous,
         "reason": reason,
-        "by": stated("by", _user() if by is None else by),
-        "at": written(now()),
+        "by": require_text("by", _get_user() if by is None else by),
+        "at": format_moment(utc_now()),
     }
 
 
-def _expect(champion: str | None, expected: str | Anyone | None) -> None:
+def _check_expected(champion: str | None, expected: str | Anyone | None) -> None:
     if expected is not ANYONE and champion != expected:
         raise ChampionChangedError(
-            f"The champion is {champion or 'nobody'} and not {expected or 'nobody'} any more: look at it and try again."
+            f"The champion is {champion or 'nobody'} and not {expected or 'nobody'} any more: check it and try again."
         )
 
 
-def _user() -> str:
+def _get_user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
+    except (OSError, KeyError):  # a container whose user has no name
         return "unknown"

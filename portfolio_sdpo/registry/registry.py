@@ -1,11 +1,11 @@
-"""The registry: everything about models, in one object on one database."""
+"""The registry: one object on one database for models, promotions, runs, audit, jobs and keys."""
 
 from __future__ import annotations
 
 from typing import Self
 
 from portfolio_sdpo.registry.audit import Audit
-from portfolio_sdpo.registry.database import TIMEOUT, Database, resolve
+from portfolio_sdpo.registry.database import TIMEOUT, Database, resolve_url
 from portfolio_sdpo.registry.jobs import Jobs
 from portfolio_sdpo.registry.keys import Keys
 from portfolio_sdpo.registry.models import Models
@@ -24,9 +24,10 @@ class Registry(Models, Promotions, Runs, Audit, Jobs, Keys):
     def open(cls, url: str | None = None, *, timeout: float = TIMEOUT) -> Self:
         """The registry at a URL or path, by default where `PORTFOLIO_SDPO_REGISTRY` says or in the data directory.
 
-        What is not there yet is created, and older tables are brought up to date. `timeout`: seconds to wait for locks.
+        A registry that does not exist yet is created, and the tables of an older version are upgraded.
+        `timeout`: seconds to wait for locks.
         """
-        database = Database(resolve(url), timeout)
+        database = Database(resolve_url(url), timeout)
         try:
             database.open()
         except BaseException:
@@ -40,7 +41,7 @@ class Registry(Models, Promotions, Runs, Audit, Jobs, Keys):
         return self.database.place
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self.database.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Runs: what was trained, retrained, tested or tried, when, on which prices, and what came of it."""
+"""Runs: every training, retrain, backtest and experiment, with its prices and its result."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from typing import Any, Literal
 
 from portfolio_sdpo.errors import NotRegisteredError
 from portfolio_sdpo.registry import schema
-from portfolio_sdpo.registry.part import Part, Row
-from portfolio_sdpo.registry.values import canonical, new_id, now, optional, parsed, plain, written
+from portfolio_sdpo.registry.records import (
+    Repository,
+    Row,
+    check_text,
+    format_moment,
+    from_json,
+    make_id,
+    to_canonical_json,
+    to_optional_json,
+    utc_now,
+)
 
 RunKind = Literal["train", "retrain", "backtest", "experiment"]
 RunStatus = Literal["running", "done", "failed"]
@@ -24,23 +33,23 @@ class Run:
     kind: RunKind
     status: RunStatus
     name: str
-    """Its folder, or what it is called."""
+    """Its folder or its title."""
     settings: dict[str, Any]
     data_hash: str | None
     seed: int | None
     started_at: datetime
     ended_at: datetime | None
     outcome: str | None
-    """In a word, such as promoted or kept."""
+    """One word, such as promoted or kept."""
     reason: str | None
     model_id: str | None
-    """The model that came of it."""
+    """The resulting model."""
     metrics: dict[str, Any] | None = None
-    """What came of it in figures."""
+    """The resulting figures."""
 
 
-class Runs(Part):
-    """The book of runs."""
+class Runs(Repository):
+    """The table of runs."""
 
     def start_run(
         self,
@@ -51,16 +60,16 @@ class Runs(Part):
         data_hash: str | None = None,
         seed: int | None = None,
     ) -> Run:
-        """Note that a run begins."""
+        """Record the start of a run."""
         row = {
-            "id": new_id(),
+            "id": make_id(),
             "kind": kind,
             "status": "running",
-            "name": plain("name", name),
-            "settings": canonical(settings or {}, "settings"),
+            "name": check_text("name", name),
+            "settings": to_canonical_json(settings or {}, "settings"),
             "data_hash": data_hash,
             "seed": seed,
-            "started_at": written(now()),
+            "started_at": format_moment(utc_now()),
             "ended_at": None,
             "outcome": None,
             "reason": None,
@@ -69,7 +78,7 @@ class Runs(Part):
         }
         with self.database.writing() as connection:
             connection.execute(schema.runs.insert().values(row))
-        return self._run(row)
+        return self._build_run(row)
 
     def end_run(
         self,
@@ -82,27 +91,27 @@ class Runs(Part):
         data_hash: str | None = None,
         metrics: Mapping[str, Any] | None = None,
     ) -> Run:
-        """Note how a running run ended; `data_hash` if it became known on the way."""
+        """Record the end of a running run; `data_hash` if it was not known at the start."""
         values = {
             "status": status,
-            "ended_at": written(now()),
-            "outcome": None if outcome is None else plain("outcome", outcome),
-            "reason": None if reason is None else plain("reason", reason),
+            "ended_at": format_moment(utc_now()),
+            "outcome": None if outcome is None else check_text("outcome", outcome),
+            "reason": None if reason is None else check_text("reason", reason),
             "model_id": model_id,
-            "metrics": optional(metrics, "metrics"),
+            "metrics": to_optional_json(metrics, "metrics"),
         }
         if data_hash is not None:
             values["data_hash"] = data_hash
         ours = (schema.runs.c.id == run_id) & (schema.runs.c.status == "running")
         with self.database.writing() as connection:
             if connection.execute(schema.runs.update().where(ours).values(values)).rowcount != 1:
-                raise NotRegisteredError(f"There is no running run {run_id!r}: it ended before, or never began.")
+                raise NotRegisteredError(f"There is no running run {run_id!r}: it has ended, or it never started.")
         return self.run(run_id)
 
     def abandon_runs(self, kind: RunKind, reason: str) -> int:
-        """Mark runs that still count as running as failed, for whoever knows that none can be; their number."""
+        """Mark runs as failed whose process is known to have ended; returns their number."""
         ours = (schema.runs.c.kind == kind) & (schema.runs.c.status == "running")
-        values = {"status": "failed", "ended_at": written(now()), "reason": plain("reason", reason)}
+        values = {"status": "failed", "ended_at": format_moment(utc_now()), "reason": check_text("reason", reason)}
         with self.database.writing() as connection:
             return connection.execute(schema.runs.update().where(ours).values(values)).rowcount
 
@@ -112,7 +121,7 @@ class Runs(Part):
             row = connection.execute(schema.runs.select().where(schema.runs.c.id == run_id)).mappings().first()
         if row is None:
             raise NotRegisteredError(f"There is no run {run_id!r}.")
-        return self._run(row)
+        return self._build_run(row)
 
     def runs(
         self,
@@ -124,7 +133,7 @@ class Runs(Part):
         model_id: str | None = None,
         limit: int | None = None,
     ) -> list[Run]:
-        """The newest first, those that fit what is given."""
+        """Runs that match all given values, newest first."""
         wanted = {"kind": kind, "status": status, "outcome": outcome, "data_hash": data_hash, "model_id": model_id}
         query = schema.runs.select().order_by(schema.runs.c.started_at.desc(), schema.runs.c.id.desc()).limit(limit)
         for column, value in wanted.items():
@@ -132,11 +141,11 @@ class Runs(Part):
                 query = query.where(schema.runs.c[column] == value)
         with self.database.reading() as connection:
             rows = connection.execute(query).mappings().all()
-        return [self._run(row) for row in rows]
+        return [self._build_run(row) for row in rows]
 
-    def _run(self, row: Row) -> Run:
+    def _build_run(self, row: Row) -> Run:
         def build() -> Run:
-            values = dict(row) | {column: parsed(row[column]) for column in ("settings", "metrics")}
+            values = dict(row) | {column: from_json(row[column]) for column in ("settings", "metrics")}
             for column in ("started_at", "ended_at"):
                 values[column] = None if row[column] is None else datetime.fromisoformat(row[column])
             return Run(**values)

@@ -1,6 +1,6 @@
 """The tables. Moments are UTC text and objects JSON text, so that hashes cover the same characters in every database.
 
-A change of the tables is a new file in `migrations/versions`, and `HEAD` names it; a test compares both.
+A change of the tables needs a new file in `migrations/versions`, which `HEAD` names; a test compares both.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 HEAD = "0002"
 """The newest revision in `migrations/versions`."""
 VERSION_TABLE = "registry_version"
-"""Not Alembic's usual name: the database may belong to somebody else as well."""
+"""Not Alembic's usual name: the database may hold tables of other programs."""
 
 metadata = sa.MetaData()
 
@@ -30,8 +30,8 @@ models = sa.Table(
     sa.Column("record_hash", sa.String(64), nullable=False),
 )
 
-# In the database and not in files: a model is there in one transaction with its row, never torn, and on every machine
-# that reaches the database. A model is some 100 kB.
+# In the database and not in files: a model is stored in one transaction with its row, never in part, and is available
+# on every machine that reaches the database. A model has some 100 kB.
 parts = sa.Table(
     "model_parts",
     metadata,
@@ -55,7 +55,7 @@ promotions = sa.Table(
     sa.Column("hash", sa.String(64), nullable=False),
 )
 
-# No foreign key to models: what was said is recorded whatever became of the model, also when there was none.
+# No foreign key to models: answers are recorded whatever became of the model, also when there was none.
 audit = sa.Table(
     "audit",
     metadata,

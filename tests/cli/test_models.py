@@ -54,12 +54,12 @@ def test_from_training_to_champion_and_back(folders: list[Path], home: Path):
     assert "There is no model yet" in call("list").stdout
     added = record("add", str(folders[0]))
     assert added["new"] and record("add", str(folders[0])) == {"id": added["id"], "new": False}
-    assert "was registered already" in call("add", str(folders[0])).stdout
+    assert "was already registered" in call("add", str(folders[0])).stdout
     child = record("add", str(folders[1]), "--parent", added["id"][:12], "--label", "nightly")["id"]
     assert "There is no champion yet" in call("list").stdout
     call("promote", added["id"], "--reason", "first", "--expect", "none", "--by", "me")
     told = call("promote", child, "-r", "better Sharpe", "--expect", added["id"]).stdout
-    assert told == f"{child} is the champion now; before it was {added['id']}.\n"
+    assert told == f"{child} is the champion now; the previous champion was {added['id']}.\n"
     assert "nothing changed" in call("promote", "champion", "-r", "again").stdout
     back = record("rollback", "-r", "drawdown")
     assert (back["kind"], back["model_id"], back["changed"]) == ("rollback", added["id"], True)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo.registry.lock import only_one
+from portfolio_sdpo.registry.retrain_lock import hold_retrain_lock
 
 TINY = """
 history = 60
@@ -58,7 +58,7 @@ def test_exit_codes(config: str):
     assert "Error: " in failed.stderr and "nowhere" in failed.stderr
     with Registry.open() as registry:
         assert [run.status for run in registry.runs()] == ["failed", "done", "done"]
-        with only_one(registry.database):
+        with hold_retrain_lock(registry.database):
             busy = call("--holdout", "20", code=4)
         assert "Another retrain of this registry is running (process" in busy.stderr
     for option in ("0 promoted, 3 kept, 4 another", "--update", "--holdout"):
@@ -89,8 +89,11 @@ def test_signals_end_it_in_order(tmp_path: Path, home: Path, sent: signal.Signal
             # Python ends itself by the signal where the interrupt comes too late for the command line: 130 to a shell.
             assert process.returncode in ((143,) if sent == signal.SIGTERM else (130, -signal.SIGINT))
             (run,) = registry.runs()
-            assert (run.status, run.reason) == ("failed", "It was interrupted.") and registry.champion() is None
-            with only_one(registry.database):
+            assert (run.status, run.reason) == (
+                "failed",
+                "The retrain was interrupted.",
+            ) and registry.champion() is None
+            with hold_retrain_lock(registry.database):
                 pass
     finally:
         process.kill()

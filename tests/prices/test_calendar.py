@@ -1,8 +1,10 @@
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.prices.calendar import load_sessions
+from portfolio_sdpo.prices.calendar import count_sessions_since, load_sessions
 
 
 def between(name: str, first: str, last: str) -> list[str]:
@@ -58,3 +60,20 @@ def test_an_unknown_calendar_is_named_with_its_neighbours() -> None:
         between("XNYX", "2020-01-01", "2020-01-02")
     with pytest.raises(SettingsError, match="use XNYS"):
         between("tomorrow!", "2020-01-01", "2020-01-02")
+
+
+@pytest.mark.parametrize(
+    ("now", "calendar", "age"),
+    [
+        ("2021-10-14T23:59", "XNYS", 0),
+        ("2021-10-15T12:00", "XNYS", 0),
+        ("2021-10-16T00:00", "XNYS", 1),
+        ("2021-10-18T12:00", "XNYS", 1),
+        ("2021-11-27T00:00", "XNYS", 30),  # without Thanksgiving
+        ("2021-11-27T00:00", None, 31),
+        ("2021-10-01T00:00", "XNYS", 0),
+    ],
+)
+def test_sessions_since(now: str, calendar: str | None, age: int):
+    last = datetime(2021, 10, 14).date()
+    assert count_sessions_since(last, calendar, datetime.fromisoformat(now).replace(tzinfo=UTC)) == age

@@ -110,7 +110,7 @@ def test_the_database_refuses_changes(registry, alter, change):
         ("DELETE FROM audit", 1, "row 1 is missing"),
         ("UPDATE audit SET seq = 7 WHERE seq = 5", 5, "row 5 is missing"),
         ("UPDATE heads SET hash = 'f' WHERE name = 'audit'", 6, "row 6 is not the one that was written"),
-        ("UPDATE heads SET seq = 4 WHERE name = 'audit'", 5, "row 5 was added by somebody else"),
+        ("UPDATE heads SET seq = 4 WHERE name = 'audit'", 5, "row 5 was added from outside"),
     ],
 )
 def test_what_is_changed_all_the_same_is_named(registry, alter, change, broken, problem):

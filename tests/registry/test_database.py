@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 
 from portfolio_sdpo.errors import MissingExtraError, RegistryError, RegistryUnavailableError, SettingsError
 from portfolio_sdpo.registry import AuditEntry, Registry, schema
-from portfolio_sdpo.registry.database import VARIABLE, resolve
+from portfolio_sdpo.registry.database import VARIABLE, resolve_url
 from portfolio_sdpo.registry.migrate import MIGRATIONS
 
 
@@ -33,20 +33,20 @@ def entries(number):
 
 
 def test_places(tmp_path, monkeypatch):
-    assert resolve(None).database == str(tmp_path / "home" / "registry.db")
+    assert resolve_url(None).database == str(tmp_path / "home" / "registry.db")
     monkeypatch.setenv(VARIABLE, "postgres://me:secret@there/base")
-    url = resolve(None)
+    url = resolve_url(None)
     assert url.drivername == "postgresql+psycopg" and url.password == "secret"
-    assert resolve("~/r.db").database == str(Path("~/r.db").expanduser())
-    assert resolve("sqlite:///r.db").database == str(Path("r.db").absolute())
+    assert resolve_url("~/r.db").database == str(Path("~/r.db").expanduser())
+    assert resolve_url("sqlite:///r.db").database == str(Path("r.db").absolute())
     for wrong, message in [
         ("mysql://there/base", "mysql is not supported"),
-        ("sqlite://", "forgets its champion"),
-        ("sqlite:///:memory:", "forgets its champion"),
-        ("postgresql://there:port/base", "cannot be understood"),
+        ("sqlite://", "would forget its champion"),
+        ("sqlite:///:memory:", "would forget its champion"),
+        ("postgresql://there:port/base", "is not valid"),
     ]:
         with pytest.raises(SettingsError, match=message):
-            resolve(wrong)
+            resolve_url(wrong)
 
 
 def test_the_default_place_is_made(tmp_path):
@@ -112,7 +112,7 @@ def test_a_failing_migration_leaves_nothing(url, monkeypatch):
         patch.setattr("alembic.op.bulk_insert", fail)
         with pytest.raises(RuntimeError, match="power cut"):
             Registry.open(url)
-    engine = sa.create_engine(resolve(url))
+    engine = sa.create_engine(resolve_url(url))
     assert sa.inspect(engine).get_table_names() == []
     engine.dispose()
     with Registry.open(url) as registry:
@@ -129,7 +129,7 @@ def test_not_a_database(tmp_path):
 
 def test_a_place_that_cannot_be(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(RegistryUnavailableError, match=r"cannot be put into .*: correct its permissions"):
+    with pytest.raises(RegistryUnavailableError, match=r"cannot be created in .*: correct its permissions"):
         Registry.open(str(tmp_path / "file" / "r.db"))
     (tmp_path / "folder").mkdir()
     with pytest.raises(RegistryUnavailableError, match="cannot be opened: correct its path"):
@@ -217,7 +217,11 @@ say(registry.verify_audit().rows == written > 0)
 say(registry.append_audit([AuditEntry("r", {}, "")]) == [written + 1])
 """
     said = start(script, url).communicate(timeout=120)[0].splitlines()
-    assert said == [f"The registry at {url} has no room left on its disk: make room and try again.", "True", "True"]
+    assert said == [
+        f"The registry at {url} has no space left on its disk: free some space and try again.",
+        "True",
+        "True",
+    ]
     with Registry.open(url) as registry:
         assert registry.champion().reason == "first" and registry.damaged_models() == {}
         assert registry.verify_audit().sound
@@ -260,7 +264,7 @@ def test_a_full_disk(small_disk, request, parts, kind):
             with filler.open("wb", buffering=0) as file, suppress(OSError):
                 while True:
                     file.write(bytes(4096))
-            with pytest.raises(RegistryUnavailableError, match="has no room left on its disk"):
+            with pytest.raises(RegistryUnavailableError, match="has no space left on its disk"):
                 registry.append_audit(entries(5000))
             sound = registry.verify_audit()
             assert sound.sound and registry.champion().reason == "first" and registry.damaged_models() == {}

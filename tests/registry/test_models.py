@@ -111,7 +111,7 @@ def test_what_is_no_agent_is_not_registered(registry, parts, variant, tmp_path):
         registry.add_parts(parts | {"policy.safetensors": parts["policy.safetensors"][:-1]})
     with pytest.raises(SettingsError, match=r"parts: a model has config\.json"):
         registry.add_parts(parts | {"evil.pkl": b""})
-    with pytest.raises(RunError, match=r"config\.json is no agent's"):
+    with pytest.raises(RunError, match=r"config\.json does not describe an agent"):
         registry.add_parts(variant("x", created_at="yesterday"))
     with pytest.raises(SettingsError, match="label: must not be empty"):
         registry.add_parts(parts, label=" ")

@@ -34,7 +34,7 @@ def test_compare_and_swap(registry, ids):
 
 
 def test_rollback_walks_back(registry, ids):
-    with pytest.raises(NotRegisteredError, match="no champion before the current one"):
+    with pytest.raises(NotRegisteredError, match="no earlier champion"):
         registry.rollback("nothing there")
     for name in ids:
         registry.promote(name, "next")

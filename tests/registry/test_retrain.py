@@ -29,8 +29,8 @@ from portfolio_sdpo.portfolio.store import train_agent
 from portfolio_sdpo.prices.ingest import import_snapshot
 from portfolio_sdpo.prices.samples import load_sample
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo.registry.lock import only_one
-from portfolio_sdpo.registry.retrain import Retrained, RetrainSettings, retrain
+from portfolio_sdpo.registry.retrain import RetrainResult, RetrainSettings, retrain
+from portfolio_sdpo.registry.retrain_lock import hold_retrain_lock
 from portfolio_sdpo.report.result import run_backtest
 
 QUICK: dict[str, Any] = {
@@ -85,7 +85,7 @@ def rising(up: dict[int, float], sessions: int = 200, start: str = "2020-01-01")
     return pd.DataFrame(100 * np.cumprod(1 + moves, 0), pd.bdate_range(start, periods=sessions), ["AAA", "BBB"])
 
 
-def go(registry: Registry, snapshot: str | None = None, **changes: Any) -> Retrained:
+def go(registry: Registry, snapshot: str | None = None, **changes: Any) -> RetrainResult:
     settings = {"snapshot": snapshot, "config": QUICK, "holdout": 20, **changes}
     return retrain(RetrainSettings(**settings), registry=registry)
 
@@ -100,7 +100,7 @@ def test_nights(registry: Registry, sample: pd.DataFrame, prices: Callable[..., 
     asked = RetrainSettings(snapshot="mine", config=QUICK, holdout=20)
     first = retrain(asked, registry=registry, progress=lambda *what: told.append(what))
     assert first.outcome == "promoted" and first.champion_id == first.model_id and first.new
-    assert "started from scratch, since there is no champion yet" in first.reason
+    assert "started from scratch, because there is no champion yet" in first.reason
     shares = [share for share, _ in told]
     assert shares == sorted(shares) and shares[0] >= 0.0 and shares[-1] == 1.0
     line = [first.model_id]
@@ -108,7 +108,7 @@ def test_nights(registry: Registry, sample: pd.DataFrame, prices: Callable[..., 
         prices(sample.iloc[:cut], keep=False)
         # Snapshot and settings are the champion's.
         done = retrain(RetrainSettings(update=True, holdout=20), registry=registry)
-        assert done.outcome == "promoted" and f"went on from the champion {line[-1]}" in done.reason
+        assert done.outcome == "promoted" and f"continued from the champion {line[-1]}" in done.reason
         model = registry.model(str(done.model_id))
         parent = registry.model(str(line[-1]))
         assert model.parent == parent.id and registry.champion().model_id == model.id
@@ -155,11 +155,11 @@ def test_same_again_is_nothing(local: Registry, sample: pd.DataFrame, prices: Ca
     assert (again.outcome, again.run_id, again.model_id) == ("promoted", first.run_id, first.model_id)
     assert not again.new and "Nothing new" in again.reason
     other = go(local, "mine", seed=1)
-    assert other.new and "it has another seed than the champion" in other.reason
+    assert other.new and "its seed differs from the champion's" in other.reason
     assert len(local.runs(kind="retrain")) == 2 and len(local.promotions()) == 2
     local.rollback("drawdown")
     taken_back = go(local, "mine", seed=1)
-    assert taken_back.outcome == "kept" and "taken back since" in taken_back.reason and not taken_back.new
+    assert taken_back.outcome == "kept" and "rolled back since" in taken_back.reason and not taken_back.new
     assert taken_back.champion_id == first.model_id and len(local.promotions()) == 3
 
 
@@ -192,7 +192,7 @@ def test_kept_when_worse(local: Registry, prices: Callable[..., str], monkeypatc
     champion = go(local, "mine", config={**QUICK, "first": 40})
     done = go(local, "mine", config=IDLE)
     assert done.outcome == "kept" and done.champion_id == champion.model_id, done.reason
-    assert "clearly worse" in done.reason and "other settings" in done.reason
+    assert "clearly worse" in done.reason and "settings differ" in done.reason
     model = local.model(str(done.model_id))
     low, high = model.metrics["difference"]["interval"]
     assert low <= high < 0 and model.metrics["limit"]["kept"] and model.parent is None
@@ -230,12 +230,12 @@ def test_another_universe(local: Registry, sample: pd.DataFrame, prices: Callabl
     """From scratch; compared as long as the champion's stocks are there."""
     first = go(local, prices(sample.iloc[:, :2], "few"))
     more = go(local, prices(sample, "more"))
-    assert "its assets are not the champion's" in more.reason and "less the champion's" in more.reason
+    assert "its assets differ from the champion's" in more.reason and "minus the champion's" in more.reason
     assert local.model(str(more.model_id)).parent is None
     if more.outcome == "promoted":
         local.rollback("for the test")
     gone = go(local, prices(sample.iloc[:, 1:], "others"))
-    assert f"not compared with the champion {first.model_id}, since the prices hold no" in gone.reason
+    assert f"not compared with the champion {first.model_id}, because there are no prices of" in gone.reason
     assert gone.outcome == "promoted"
 
 
@@ -269,8 +269,8 @@ def test_diverging_warm_start_begins_anew(local: Registry, sample, prices, monke
     monkeypatch.setattr(Agent, "decide", decide)
     done = go(local, "mine")
     assert done.outcome == "promoted" and local.model(str(done.model_id)).parent is None
-    assert "since going on from the champion diverged" in done.reason
-    assert "not compared with the champion" in done.reason and "could not be walked" in done.reason
+    assert "because continuing from the champion diverged" in done.reason
+    assert "not compared with the champion" in done.reason and "could not be simulated" in done.reason
 
 
 def test_failures_are_noted(local: Registry, sample: pd.DataFrame, prices: Callable[..., str]):
@@ -279,9 +279,9 @@ def test_failures_are_noted(local: Registry, sample: pd.DataFrame, prices: Calla
         ({"snapshot": "nowhere"}, SnapshotError, "nowhere"),
         ({"snapshot": None, "update": True}, SettingsError, "never changes"),
         ({"preset": "none"}, SettingsError, "preset"),
-        ({"algo": "none"}, SettingsError, "nothing to train"),
+        ({"algo": "none"}, SettingsError, "nothing can be trained"),
         ({"snapshot": "short"}, HistoryError, "hold out fewer"),
-        ({"holdout": 3}, SettingsError, "at least the 5 sessions"),
+        ({"holdout": 3}, SettingsError, "at least the limit's horizon of 5 sessions"),
     ]
     for changes, kind, words in cases:
         with pytest.raises(kind, match=words):
@@ -291,7 +291,7 @@ def test_failures_are_noted(local: Registry, sample: pd.DataFrame, prices: Calla
     assert len(local.runs(kind="retrain", status="failed")) == len(cases) and local.champion() is None
     with pytest.raises(KeyboardInterrupt):
         retrain(RetrainSettings(config=QUICK, holdout=20), registry=local, progress=_interrupt)
-    assert local.runs(kind="retrain", limit=1)[0].reason == "It was interrupted."
+    assert local.runs(kind="retrain", limit=1)[0].reason == "The retrain was interrupted."
     assert go(local).outcome == "promoted"
 
 
@@ -352,7 +352,10 @@ def test_killed_before_and_after_its_last_step(local: Registry, sample, prices, 
         patch.setattr(Registry, "end_run", _fail_on(Registry.end_run, "promoted"))
         with pytest.raises(SystemExit):
             go(local, "mine")
-    assert local.champion().model_id == model.id and local.run(run.id).reason == "Its process ended before it did."
+    assert (
+        local.champion().model_id == model.id
+        and local.run(run.id).reason == "Its process ended before the retrain did."
+    )
     done = go(local, "mine")
     assert (done.outcome, done.model_id, done.new) == ("promoted", model.id, False)
     assert [each.status for each in local.runs(kind="retrain")] == ["done", "failed"]
@@ -361,7 +364,7 @@ def test_killed_before_and_after_its_last_step(local: Registry, sample, prices, 
 
 def _fail_on(real: Callable[..., Any], outcome: str) -> Callable[..., Any]:
     def end(self: Registry, run_id: str, status: str = "done", **values: Any) -> Any:
-        if values.get("outcome") == outcome or values.get("reason") == "It was interrupted.":
+        if values.get("outcome") == outcome or values.get("reason") == "The retrain was interrupted.":
             raise SystemExit
         return real(self, run_id, status, **values)
 
@@ -369,8 +372,8 @@ def _fail_on(real: Callable[..., Any], outcome: str) -> Callable[..., Any]:
 
 
 HOLD = """
-from portfolio_sdpo.registry.lock import only_one
-with only_one(registry.database):
+from portfolio_sdpo.registry.retrain_lock import hold_retrain_lock
+with hold_retrain_lock(registry.database):
     say(os.getpid()); sys.stdin.readline()
 """
 
@@ -387,15 +390,15 @@ def test_one_at_a_time(registry: Registry, url: str, start: Callable[..., Any]):
     for _ in range(100):  # PostgreSQL takes a moment to see that nobody is there any more
         try:
             with (
-                only_one(registry.database),
+                hold_retrain_lock(registry.database),
                 pytest.raises(RetrainBusyError, match="process"),
-                only_one(registry.database),
+                hold_retrain_lock(registry.database),
             ):
                 pass
             break
         except RetrainBusyError:
             time.sleep(0.05)
-    with only_one(registry.database):
+    with hold_retrain_lock(registry.database):
         pass
 
 

@@ -15,7 +15,7 @@ from portfolio_sdpo.portfolio.market import load_market
 from portfolio_sdpo.portfolio.presets import NO_AGENT, plan
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo.registry.recipe import RetrainSettings, resolve, standing
+from portfolio_sdpo.registry.training_plan import RetrainSettings, load_champion, plan_training
 from portfolio_sdpo.settings import Settings
 
 from . import jobs
@@ -165,11 +165,11 @@ class RetrainRequest(JobRequest):
             seed=self.seed,
             holdout=self.holdout,
         )
-        recipe = resolve(settings, standing(registry), registry)
-        if recipe.snapshot is not None:
-            Store().find(recipe.snapshot)
+        plan = plan_training(settings, load_champion(registry), registry)
+        if plan.snapshot is not None:
+            Store().find(plan.snapshot)
         elif self.update:
-            raise SettingsError("update: the bundled sample never changes; name a snapshot, or leave the update out.")
+            raise SettingsError("update: the bundled sample never changes; name a snapshot, or omit the update.")
         return settings
 
     def arguments(self) -> list[str]:

@@ -38,7 +38,7 @@ from portfolio_sdpo.common.locks import is_alive, share_lock
 from portfolio_sdpo.common.progress import VARIABLE
 from portfolio_sdpo.errors import NotRegisteredError, RetrainBusyError, RunError
 from portfolio_sdpo.registry import Job
-from portfolio_sdpo.registry.values import new_id, now
+from portfolio_sdpo.registry.records import make_id, utc_now
 
 JobKind = Literal["backtest", "retrain"]
 COMMAND = (sys.executable, "-P", "-m", "portfolio_sdpo")
@@ -98,13 +98,13 @@ def start(kind: JobKind, arguments: Sequence[str], title: str = "", config: str 
             )
         if len(running) >= MAX_RUNNING:
             raise RunError(f"{MAX_RUNNING} jobs are running already: wait for one of them to finish, or stop it.")
-        folder = home() / new_id()
+        folder = home() / make_id()
         command = [*COMMAND, kind, *arguments, "--json"]
         contents = {}
         if config is not None:
             command += ["--config", str(folder / "config.toml")]
             contents["config.toml"] = config
-        record = {"kind": kind, "title": title, "command": command, "created_at": now().isoformat()}
+        record = {"kind": kind, "title": title, "command": command, "created_at": utc_now().isoformat()}
         contents["job.json"] = json.dumps(record, indent=2)
         try:
             _make(folder, contents)

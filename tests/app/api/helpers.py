@@ -21,9 +21,9 @@ from portfolio_sdpo.prices.prices import Prices
 from portfolio_sdpo.prices.samples import load_sample
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo_app.api.application import create_app
+from portfolio_sdpo_app.api.config import ServeSettings
+from portfolio_sdpo_app.api.main import create_app
 from portfolio_sdpo_app.api.server import listen
-from portfolio_sdpo_app.api.settings import ServeSettings
 
 # So tight a limit, and so light a barrier, that the shield has something to do.
 QUICK = AgentSettings(
@@ -52,7 +52,7 @@ class Running:
     """A service, and who talks to it."""
 
     http: httpx.Client
-    service: Any
+    services: Any
 
     def settle(self, kind: str | None = None, seconds: float = 20.0) -> httpx.Response:
         """Ask for weights until they are there, or refused in this way."""
@@ -68,7 +68,7 @@ class Running:
     def audited(self, number: int, seconds: float = 10.0) -> list[Any]:
         """The audit, once it has so many rows."""
         deadline = time.monotonic() + seconds
-        while len(rows := self.service.registry.audit(limit=10_000)) < number and time.monotonic() < deadline:
+        while len(rows := self.services.registry.audit(limit=10_000)) < number and time.monotonic() < deadline:
             time.sleep(0.02)
         assert len(rows) >= number
         return rows
@@ -91,7 +91,7 @@ def serving(registry: Registry, **settings: Any) -> Iterator[Running]:
     base = f"http://127.0.0.1:{listener.getsockname()[1]}/api/v1"
     try:
         with httpx.Client(base_url=base, timeout=30.0) as http:
-            yield Running(http, app.app.state.service)
+            yield Running(http, app.app.state.services)
     finally:
         server.should_exit = True
         thread.join(20.0)

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from portfolio_sdpo.portfolio.market import all_cash, load_latest
 from portfolio_sdpo.portfolio.store import today, train_agent
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo_app.api.answering import Answers
+from portfolio_sdpo.serving import ChampionDecisions
 
 from ...api.helpers import serving
 from ..conftest import QUICK, at_home, save_prices
@@ -79,15 +79,15 @@ def test_old_prices_are_refused_as_by_the_service_and_still_shown(filled_home: P
 def test_the_day_before_is_decided_as_it_was_then(filled_home: Path):
     """The champion, trained up to two sessions before the last, decides on the prices of one session less."""
     with at_home(filled_home), Registry.open() as registry:
-        answers = Answers(registry)
-        seen = answers.see()
-        before = answers.day_before(seen)
+        decisions = ChampionDecisions(registry)
+        state = decisions.read_state()
+        before = decisions.decide_previous_session(state)
         market, _ = load_latest("prices", "zero")
         then = market.until(len(market) - 2)
         agent = registry.load_agent(registry.champion().model_id)
         assert before.as_of == then.dates[-1].astype(date)
         assert before.today == today(agent, then, agent.decide(then, all_cash(len(then.assets))))
-        assert answers.day_before(seen) is before  # not decided twice
+        assert decisions.decide_previous_session(state) is before  # not decided twice
 
 
 def test_the_day_before_is_not_made_up(tmp_path: Path):
@@ -97,5 +97,5 @@ def test_the_day_before_is_not_made_up(tmp_path: Path):
         for seed in (1, 2):
             model = registry.add_model(train_agent(QUICK, snapshot="prices", seed=seed, label=f"m{seed}").folder)
             registry.promote(model.id, "for the test", by="test")
-        answers = Answers(registry)
-        assert answers.day_before(answers.see()) is None
+        decisions = ChampionDecisions(registry)
+        assert decisions.decide_previous_session(decisions.read_state()) is None

@@ -1,0 +1,54 @@
+"""Settings of the service: where it listens, what it refuses, and how often it refreshes its answer."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Literal
+
+from pydantic import Field
+
+from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.serving import AnswerSettings
+
+AuditMode = Literal["batched", "strict"]
+"""Audit rows are written in batches right after the answers, or before each answer is sent."""
+
+
+class ServeSettings(AnswerSettings):
+    """Everything that `portfolio-sdpo serve` can be told."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    """0: any free port."""
+    registry: str | None = None
+    """A file or URL; None: the place that `Registry.open` uses by default."""
+    audit: AuditMode = "batched"
+    rate: float = Field(default=100.0, ge=0)
+    """Requests per second for each key or client; 0: no limit."""
+    burst: int = Field(default=200, ge=1)
+    """Requests that may arrive at once."""
+    max_body: int = Field(default=8_000_000, ge=1_000)
+    """Bytes of a request's body."""
+    check_every: float = Field(default=0.5, gt=0)
+    """Seconds between two checks of champion, prices and keys."""
+    lease: float = Field(default=15.0, gt=0)
+    """Seconds for which an answer, and what is known of the keys, is valid after the last check that confirmed it."""
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the service."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether every address of a host belongs to this machine only.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        found = {str(address[4][0]) for address in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
+        raise SettingsError(f"host: {host!r} is not an address of this machine; give one such as 127.0.0.1.") from None
+    return bool(found) and all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)

@@ -1,0 +1,176 @@
+"""What every request passes before it is routed, and every response on its way out.
+
+Request id, key and scope, rate limit, size of the body, security headers, counters. This is plain ASGI and costs some
+microseconds, since every request pays for it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from itertools import count
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
+
+from portfolio_sdpo.errors import PortfolioSdpoError
+from portfolio_sdpo.registry import ApiKey
+
+from .auth import is_cross_site, is_local_host, read_secret
+from .deps import DeclaredAccess, Services
+from .errors import ProblemError, to_problem
+from .services.rate_limiter import RateLimiter
+
+SECURITY_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+]
+REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+READ_HEADERS = frozenset(
+    {b"authorization", b"x-api-key", b"x-request-id", b"content-length", b"host", b"origin", b"sec-fetch-site"}
+)
+"""The request headers that are looked at here."""
+
+
+class BodyTooLarge(HTTPException):
+    """Raised while a body is read; FastAPI lets exceptions of this type through."""
+
+    def __init__(self) -> None:
+        super().__init__(413)
+
+
+class RequestMiddleware:
+    """The application with everything that applies to all requests."""
+
+    def __init__(self, app: FastAPI, services: Services, access: Iterable[DeclaredAccess]) -> None:
+        self.app = app
+        self.settings = services.settings
+        self.keys = services.keys
+        self.metrics = services.metrics
+        self.limiter = RateLimiter(services.settings.rate, services.settings.burst)
+        declared = list(access)
+        self.public = frozenset({each.path for each in declared if each.scope is None} | {app.openapi_url})
+        self.training = [(method, each.path) for each in declared if each.scope == "train" for method in each.methods]
+        self._prefix = secrets.token_hex(4)
+        self._numbers = count(1)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began = time.perf_counter()
+        headers = {name: value for name, value in scope["headers"] if name in READ_HEADERS}
+        request_id = self._choose_request_id(headers.get(b"x-request-id"))
+        scope["request_id"] = request_id
+        status = 500
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = _add_headers(message.get("headers", ()), request_id)
+            await send(message)
+
+        body = _BoundedBody(receive, self.settings.max_body)
+        has_body = scope["method"] not in ("GET", "HEAD")
+        try:
+            await self._admit(scope, headers)
+            await self.app(scope, body.receive if has_body else receive, send_with_headers)
+        except ProblemError as problem:
+            await problem.respond(request_id)(scope, receive, send_with_headers)
+        except PortfolioSdpoError as error:
+            await to_problem(error).respond(request_id)(scope, receive, send_with_headers)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self.metrics.count(scope["method"], route, status, time.perf_counter() - began)
+
+    def _choose_request_id(self, header: bytes | None) -> str:
+        if header is not None:
+            text = header.decode("latin-1")
+            if REQUEST_ID.fullmatch(text):
+                return text
+        return f"{self._prefix}-{next(self._numbers):x}"
+
+    async def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        """Check key, scope, rate and announced length; a `ProblemError` says what is wrong."""
+        path, method = scope["path"], scope["method"]
+        client = scope.get("client")
+        caller = client[0] if client else "unknown"
+        if path in self.public:
+            self._count_request(caller)
+        elif not self.keys.required:
+            # Without keys only this machine may ask, and no web page whose name resolves to it.
+            if not is_local_host(headers.get(b"host", b"")) or is_cross_site(headers):
+                raise ProblemError(
+                    "host-refused", "Without API keys only requests to localhost are answered: create a key."
+                )
+            self._count_request(caller)
+        else:
+            key = await self._authenticate(read_secret(headers), caller)
+            # By prefix: a router may ignore what follows, such as a line break.
+            needs_train = any(method == verb and path.startswith(start) for verb, start in self.training)
+            if needs_train and not key.allows("train"):
+                raise ProblemError("scope-needed", "This request needs a key with the scope train: ask for one.")
+        length = headers.get(b"content-length")
+        if length is not None and (not length.isdigit() or int(length) > self.settings.max_body):
+            raise _body_too_large(self.settings.max_body)
+
+    async def _authenticate(self, secret: str | None, caller: str) -> ApiKey:
+        if secret is None:
+            self._count_request(caller)
+            raise _key_needed("Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`.")
+        key = self.keys.find(secret)
+        if key is None:
+            self._count_request(caller)  # before the registry is asked, so that guessing is limited, too
+            key = await self.keys.check(secret)
+            if key is None:
+                raise _key_needed("This API key is unknown or revoked: ask for another.")
+        self._count_request(key.id)
+        return key
+
+    def _count_request(self, caller: str) -> None:
+        wait = self.limiter.take(caller, time.monotonic())
+        if wait:
+            raise ProblemError(
+                "too-many-requests",
+                f"The limit is {self.settings.rate:g} requests per second: wait for the seconds in Retry-After.",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
+
+
+class _BoundedBody:
+    """A body that raises an error when it grows too large, whether or not its length was announced."""
+
+    def __init__(self, receive: Receive, max_bytes: int) -> None:
+        self._receive = receive
+        self._left = max_bytes
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            if self._left < 0:
+                raise BodyTooLarge
+        return message
+
+
+def _body_too_large(max_bytes: int) -> ProblemError:
+    # The rest of the body is not read, so the connection cannot be used again.
+    headers = {"Connection": "close"}
+    return ProblemError("body-too-large", f"The body may have at most {max_bytes} bytes: send less.", headers=headers)
+
+
+def _add_headers(headers: Iterable[tuple[bytes, bytes]], request_id: str) -> list[tuple[bytes, bytes]]:
+    complete = [*headers, *SECURITY_HEADERS, (b"x-request-id", request_id.encode())]
+    if not any(name == b"cache-control" for name, _ in complete):
+        complete.append((b"cache-control", b"no-store"))
+    return complete
+
+
+def _key_needed(detail: str) -> ProblemError:
+    return ProblemError("key-needed", detail, headers={"WWW-Authenticate": "Bearer"})

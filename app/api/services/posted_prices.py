@@ -1,0 +1,134 @@
+"""Decisions on prices that are sent with a request, as JSON or CSV."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+
+import numpy as np
+import pandas as pd
+from pydantic import ValidationError
+
+from portfolio_sdpo.errors import PortfolioSdpoError
+from portfolio_sdpo.portfolio.limits import check_weights
+from portfolio_sdpo.portfolio.market import CASH, Array, load_latest_frame
+from portfolio_sdpo.prices.calendar import count_sessions_since
+from portfolio_sdpo.prices.prices import DATE_UNIT
+from portfolio_sdpo.registry import Registry
+from portfolio_sdpo.serving import Answer, AnswerSettings, NotServableError, answer_all_cash, answer_decision, decide
+
+from ..errors import ProblemError, to_validation_problem
+from ..schemas import PricesBody
+
+JSON, CSV = "application/json", "text/csv"
+CALENDAR = "XNYS"
+EARLIEST = date(1900, 1, 1)
+MAX_RUNNING = 1
+"""Decisions on posted prices at a time: each takes a whole core."""
+MAX_WAITING = 16
+"""Requests that may wait for their turn."""
+
+
+@dataclass
+class DecisionQueue:
+    """Limits how many requests compute decisions at a time: `async with queue: ...`."""
+
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_RUNNING))
+    inside: int = 0
+
+    async def __aenter__(self) -> None:
+        if self.inside >= MAX_RUNNING + MAX_WAITING:
+            detail = "Too many requests with prices are waiting: try again later."
+            raise ProblemError("busy", detail, headers={"Retry-After": "2"})
+        self.inside += 1
+        try:
+            await self.turns.acquire()
+        except BaseException:
+            self.inside -= 1
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self.inside -= 1
+        self.turns.release()
+
+
+def decide_on_body(registry: Registry, content: bytes, media_type: str, settings: AnswerSettings) -> Answer:
+    """What the champion decides on the prices in a body; where they are new to it, it trains on them first."""
+    return _decide(registry, parse_prices(content, media_type), settings)
+
+
+def parse_prices(content: bytes, media_type: str) -> PricesBody:
+    """The prices in a body of the given media type."""
+    try:
+        if media_type == CSV:
+            return PricesBody.model_validate(_read_csv(content))
+        return PricesBody.model_validate_json(content)
+    except ValidationError as error:
+        raise to_validation_problem(
+            [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False, include_input=False)]
+        ) from None
+
+
+def _decide(registry: Registry, body: PricesBody, settings: AnswerSettings) -> Answer:
+    promotion = registry.champion()
+    if promotion is None:
+        raise ProblemError("no-champion", "No model is champion yet: promote one.")
+    model = registry.model(promotion.model_id)
+    agent = registry.load_agent(model.id)
+    frame = _make_frame(body, model.assets[1:])
+    try:
+        market, data = load_latest_frame(frame, model.config["cash"])
+        held = None if body.held is None else _make_weights(body.held, model.assets)
+        decision = decide(agent, market, data, held)
+    except PortfolioSdpoError as error:
+        raise ProblemError("bad-prices", str(error)) from None
+    if decision.waiting is not None:
+        raise ProblemError(
+            "bad-prices", f"The prices do not suffice for a decision ({decision.waiting}): send more prices."
+        )
+    age = count_sessions_since(decision.as_of, CALENDAR)
+    try:
+        return answer_decision(decision, promotion, model, age)
+    except NotServableError as error:
+        if settings.fail_to_cash:
+            return answer_all_cash(error, promotion, model, decision, age)
+        raise ProblemError("limit-not-met-on-prices", error.detail) from None
+
+
+def _read_csv(content: bytes) -> dict[str, object]:
+    try:
+        rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig")), strict=True) if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ProblemError("invalid", f"The body is not CSV in UTF-8 ({error}): send rows `date,AAPL,...`.") from None
+    if len(rows) < 2:
+        raise ProblemError("invalid", "The body needs a header `date,AAPL,...` and at least one row.")
+    return {
+        "dates": [row[0].strip() for row in rows[1:]],
+        "tickers": [name.strip() for name in rows[0][1:]],
+        "closes": [[cell.strip() or None for cell in row[1:]] for row in rows[1:]],
+    }
+
+
+def _make_frame(body: PricesBody, tickers: tuple[str, ...]) -> pd.DataFrame:
+    """The prices with the champion's stocks as columns, in its order."""
+    if sorted(body.tickers) != sorted(tickers):
+        raise ProblemError(
+            "bad-prices", f"tickers: the champion needs prices of {', '.join(tickers)}; send exactly these."
+        )
+    if len(body.closes) != len(body.dates) or any(len(row) != len(tickers) for row in body.closes):
+        raise ProblemError("bad-prices", "closes: send one row for every date with one close for every ticker.")
+    if min(body.dates) < EARLIEST or max(body.dates) > datetime.now(UTC).date() + timedelta(days=1):
+        raise ProblemError("bad-prices", f"dates: must lie between {EARLIEST} and today.")
+    values = np.array(body.closes, dtype=np.float64)
+    index = pd.DatetimeIndex(body.dates).as_unit(DATE_UNIT)
+    return pd.DataFrame(values, index=index, columns=pd.Index(body.tickers)).loc[:, list(tickers)]
+
+
+def _make_weights(held: dict[str, float], assets: tuple[str, ...]) -> Array:
+    unknown = sorted(set(held) - set(assets))
+    if unknown:
+        raise ProblemError("bad-prices", f"held: {unknown[0][:40]} is neither {CASH} nor a stock of the champion.")
+    return check_weights(np.array([held.get(asset, 0.0) for asset in assets]), (len(assets),))

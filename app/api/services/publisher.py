@@ -1,0 +1,107 @@
+"""The answer that is served now: a thread checks champion and prices, and replaces it when one of them changed.
+
+A request only takes the answer that lies ready. An answer is valid for a lease, which every check renews. When checks
+fail, hang or take long (a new champion trains before it decides), the old answer expires: it is never served silently.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from portfolio_sdpo.errors import RegistryError
+from portfolio_sdpo.registry import Registry
+from portfolio_sdpo.serving import Answer, ChampionDecisions, Refusal, make_answer
+
+from ..config import ServeSettings
+from ..errors import ProblemError
+
+RETRY = 5.0
+"""Seconds until an answer that could not be made is tried again, in case the cause was removed."""
+
+log = logging.getLogger("portfolio_sdpo.api")
+
+
+class Publisher:
+    """Keeps the current answer, or the reason why there is none."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        settings: ServeSettings,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.registry = registry
+        self.settings = settings
+        self.changes = 0
+        """How often the answer was replaced."""
+        self._decisions = ChampionDecisions(registry, now)
+        self._answer: Answer | Refusal = Refusal("starting", "The service has just started: try again in a moment.")
+        self._basis: tuple[Any, ...] | None = None
+        """Champion, prices and day that the current answer was made for."""
+        self._valid_until = float("inf")
+        self._retry_at = 0.0
+        self._delay = "it takes long"
+        """Why the last check has not ended well, for the message when the lease expires."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
+
+    def start(self) -> None:
+        """Refresh the answer now, and from now on regularly."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop refreshing."""
+        self._stop.set()
+        self._thread.join(timeout=10.0)
+
+    def get_answer(self) -> Answer:
+        """The current answer; a `ProblemError` where there is none."""
+        if time.monotonic() > self._valid_until:
+            raise ProblemError(
+                "unchecked",
+                f"Champion and prices could not be confirmed for {self.settings.lease:g} s ({self._delay}): the "
+                "service's log gives the details; try again later.",
+                headers={"Retry-After": "5"},
+            )
+        answer = self._answer
+        if isinstance(answer, Answer):
+            return answer
+        raise ProblemError(answer.kind, answer.detail, headers={"Retry-After": "5"})
+
+    def refresh(self) -> None:
+        """Confirm the current answer, or replace it."""
+        began = time.monotonic()
+        state = self._decisions.read_state()
+        basis = (state.promotion, state.prices, str(state.error), self._decisions.now().date())
+        if basis == self._basis and not (self._retry_at and began >= self._retry_at):
+            self._valid_until = began + self.settings.lease
+            return
+        answer = make_answer(self._decisions, state, self.settings)
+        if isinstance(answer, Refusal):
+            log.warning("No weights can be served (%s): %s", answer.kind, answer.detail)
+        failed = isinstance(answer, Refusal) or answer.content.fail_safe is not None
+        self._retry_at = time.monotonic() + RETRY if failed else 0.0
+        self._answer, self._basis = answer, basis
+        self.changes += 1
+        # Counted from when the check began: what changed during a long one is seen by the next.
+        self._valid_until = max(began, time.monotonic() - self.settings.check_every) + self.settings.lease
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.refresh()
+                self._delay = "it takes long"
+            except RegistryError as error:
+                self._delay = "the registry cannot be read"
+                log.error("%s", error)
+            except Exception:
+                self._delay = "an error in the service"
+                log.exception("Checking champion and prices failed.")
+            if self._valid_until == float("inf"):
+                self._valid_until = 0.0  # the very first check failed
+            self._stop.wait(self.settings.check_every)

@@ -1,0 +1,280 @@
+"""The answer that is served: a decision with its model, prices, limit and warnings, or the refusal to give one."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from portfolio_sdpo.portfolio.market import CASH
+from portfolio_sdpo.prices.calendar import count_sessions_since
+from portfolio_sdpo.registry import AuditEntry, Model, Promotion
+from portfolio_sdpo.serving.champion import ChampionDecisions, ChampionState, Decision, NotServableError
+from portfolio_sdpo.settings import Settings
+
+ENVIRONMENT = "PORTFOLIO_SDPO_SERVE_"
+"""Prefix of the variables that set what `portfolio-sdpo serve` takes as options."""
+PROBLEM_PREFIX = "urn:problem-type:portfolio-sdpo:"
+"""Prefix of the problem types that the REST service reports."""
+CASH_INSTEAD = frozenset(
+    {"no-champion", "stale-data", "limit-not-met", "model-corrupt", "data-unavailable", "cannot-decide"}
+)
+"""Problems for which all cash may be served instead. Problems that pass by waiting are not among them: nobody should
+sell everything because a service restarts."""
+
+log = logging.getLogger("portfolio_sdpo.serving")
+
+
+class AnswerSettings(Settings):
+    """When weights are refused, and what is served then."""
+
+    max_age_sessions: int = Field(default=2, ge=0)
+    """Exchange sessions that may have ended since the last price."""
+    fail_to_cash: bool = False
+    """Serve all cash with a warning where no weights are known to be right."""
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """The settings that the service would take from its `PORTFOLIO_SDPO_SERVE_…` variables."""
+        variables = {name: ENVIRONMENT + name.upper() for name in AnswerSettings.model_fields}
+        return cls.model_validate(
+            {name: os.environ[variable] for name, variable in variables.items() if variable in os.environ}
+        )
+
+
+class Schema(BaseModel):
+    """Base of what is served: the text below a field is its description in the OpenAPI document."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class ModelName(Schema):
+    """The model that decided."""
+
+    id: str
+    """Derived from the model's content: the same id is the same model, to the last bit."""
+    label: str
+    trained_up_to: date
+    promotion: int
+    """Number of the promotion that made it champion."""
+
+
+class Data(Schema):
+    """The prices that the decision is based on."""
+
+    sha256: str
+    """Hash of the prices themselves, independent of the file they came in."""
+    snapshot: str | None
+    """None for the bundled sample and for prices that were sent with the request."""
+    source: str
+    age_sessions: int
+    """Exchange sessions that have ended since the last price."""
+
+
+class Limit(Schema):
+    """The mean of the worst fraction `alpha` of returns over `horizon` sessions is at least `bound`."""
+
+    bound: float
+    alpha: float
+    horizon: int
+
+
+class Weights(Schema):
+    """The weights to hold from the close `as_of` on."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "as_of": "2026-11-13",
+                    "weights": {"CASH": 0.4, "AAPL": 0.35, "MSFT": 0.25},
+                    "model": {
+                        "id": "20261113-5f2c9a01",
+                        "label": "sdpo",
+                        "trained_up_to": "2026-11-13",
+                        "promotion": 12,
+                    },
+                    "data": {
+                        "sha256": "f2b0c4a97d1e5b8f6a3c2d9e0f7b1a4c5d6e8f90a1b2c3d4e5f60718293a4b5c",
+                        "snapshot": "dow",
+                        "source": "yahoo",
+                        "age_sessions": 0,
+                    },
+                    "limit": {"bound": -0.05, "alpha": 0.05, "horizon": 15},
+                    "promised_cvar": -0.049,
+                    "past_cvar": -0.05,
+                    "shield_factor": 0.87,
+                    "removed": [],
+                    "fail_safe": None,
+                    "warnings": [],
+                }
+            ]
+        }
+    )
+
+    as_of: date | None
+    """The close at which the weights were decided; None where there are no prices at all."""
+    weights: dict[str, float]
+    """CASH first, then every stock of the model; they sum to 1."""
+    model: ModelName | None
+    data: Data | None
+    limit: Limit | None
+    promised_cvar: float | None
+    """CVaR of the policy before the shield, on the scenarios that it was trained on."""
+    past_cvar: float | None
+    """CVaR of these weights on past prices as the shield sees them; at least the limit's bound."""
+    shield_factor: float | None
+    """The share κ of the policy's risky weights that the shield lets through; the rest is cash."""
+    removed: list[str]
+    """Stocks that the shield moved to cash because of insufficient price history."""
+    fail_safe: str | None
+    """None for a decision of the champion; otherwise the reason why all cash is served instead."""
+    warnings: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Weights together with the bytes that are sent, which are made once."""
+
+    content: Weights
+    body: bytes
+    sha256: str
+
+    @classmethod
+    def from_content(cls, content: Weights) -> Answer:
+        """Serialise the content."""
+        body = content.model_dump_json().encode()
+        return cls(content, body, hashlib.sha256(body).hexdigest())
+
+    @property
+    def etag(self) -> str:
+        """A strong ETag: different bytes have different tags."""
+        return f'"{self.sha256}"'
+
+    def to_audit_entry(self, request_id: str, at: datetime) -> AuditEntry:
+        """The row of the audit log that records this answer to a request."""
+        content = self.content
+        return AuditEntry(
+            request_id=request_id,
+            weights=content.weights,
+            response_hash=self.sha256,
+            model_id=None if content.model is None else content.model.id,
+            data_hash=None if content.data is None else content.data.sha256,
+            as_of=content.as_of,
+            shield_factor=content.shield_factor,
+            promised_cvar=content.promised_cvar,
+            limit=None if content.limit is None else content.limit.bound,
+            warnings=content.warnings,
+            at=at,
+        )
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why no weights are served; see `NotServableError`."""
+
+    kind: str
+    detail: str
+
+
+def make_answer(decisions: ChampionDecisions, state: ChampionState, settings: AnswerSettings) -> Answer | Refusal:
+    """The answer to give now. Where prices are new to the champion this takes as long as its training on them."""
+    decision, age = None, 0
+    try:
+        if state.error is not None:
+            raise state.error
+        if state.promotion is None or state.model is None or state.prices is None:
+            raise NotServableError("no-champion", "No model is champion yet: promote one.")
+        decision = decisions.decide(state.model, state.prices)
+        age = count_sessions_since(decision.as_of, state.prices.calendar, decisions.now())
+        if age > settings.max_age_sessions:
+            raise NotServableError(
+                "stale-data",
+                f"The last prices are of {decision.as_of}, {age} sessions ago, and {settings.max_age_sessions} are "
+                "allowed: update them.",
+            )
+        return answer_decision(decision, state.promotion, state.model, age)
+    except NotServableError as error:
+        if settings.fail_to_cash and error.kind in CASH_INSTEAD:
+            log.warning("All cash is served (%s): %s", error.kind, error.detail)
+            return answer_all_cash(error, state.promotion, state.model, decision, age)
+        return Refusal(error.kind, error.detail)
+
+
+def answer_decision(decision: Decision, promotion: Promotion, model: Model, age: int) -> Answer:
+    """The answer for a decision; raises a `NotServableError` if no weights at all meet the limit."""
+    today, limit = decision.today, Limit(**model.settings["limit"])
+    if not today["meets"]:
+        raise NotServableError(
+            "limit-not-met",
+            f"Not even all cash meets the limit of {limit.bound:.2%}: cash loses more; change the limit or the rate of "
+            "cash, and train another model.",
+        )
+    return Answer.from_content(
+        Weights(
+            as_of=decision.as_of,
+            weights={asset: today["shielded"].get(asset, 0.0) for asset in decision.assets},
+            model=_name_model(promotion, model),
+            data=_describe_data(decision.data, age),
+            limit=limit,
+            # An agent that waits in cash has not trained on these prices, so it promises nothing about them.
+            promised_cvar=None if decision.waiting is not None else today["promised"],
+            past_cvar=today["past_shielded"],
+            shield_factor=today["kappa"],
+            removed=today["removed"],
+            fail_safe=None,
+            warnings=_collect_warnings(decision, limit, age),
+        )
+    )
+
+
+def answer_all_cash(
+    error: NotServableError, promotion: Promotion | None, model: Model | None, decision: Decision | None, age: int
+) -> Answer:
+    """All cash, with the reason why it is served instead of a decision."""
+    assets = (CASH,) if model is None else model.assets
+    return Answer.from_content(
+        Weights(
+            as_of=None if decision is None else decision.as_of,
+            weights={asset: float(asset == CASH) for asset in assets},
+            model=None if promotion is None or model is None else _name_model(promotion, model),
+            data=None if decision is None else _describe_data(decision.data, age),
+            limit=None if model is None else Limit(**model.settings["limit"]),
+            promised_cvar=None,
+            past_cvar=None,
+            shield_factor=0.0,
+            removed=[],
+            fail_safe=PROBLEM_PREFIX + error.kind,
+            warnings=[f"All cash is served instead of a decision. {error.detail}"],
+        )
+    )
+
+
+def _name_model(promotion: Promotion, model: Model) -> ModelName:
+    return ModelName(id=model.id, label=model.label, trained_up_to=model.as_of, promotion=promotion.seq)
+
+
+def _describe_data(data: Mapping[str, Any], age: int) -> Data:
+    return Data(sha256=data["sha256"], snapshot=data["snapshot"], source=data["source"], age_sessions=age)
+
+
+def _collect_warnings(decision: Decision, limit: Limit, age: int) -> list[str]:
+    today, warnings = decision.today, []
+    if age:
+        warnings.append(f"The last prices are of {decision.as_of}, {age} session{'s' * (age > 1)} ago.")
+    if decision.waiting is not None:
+        warnings.append(f"The model waits in cash: {decision.waiting}.")
+    elif today["promised"] < limit.bound:
+        warnings.append(
+            f"On its own scenarios the policy's CVaR is {today['promised']:.2%}, beyond the limit of "
+            f"{limit.bound:.2%}; the shield checks the limit on past prices."
+        )
+    if today["removed"]:
+        warnings.append(f"The shield moved {', '.join(today['removed'])} to cash: insufficient price history.")
+    return warnings

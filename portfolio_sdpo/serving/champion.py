@@ -1,0 +1,190 @@
+"""What the champion decides on the latest prices, computed by the code that backtests use."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from portfolio_sdpo.errors import ModelCorruptError, PortfolioSdpoError, RegistryError, RegistryUnavailableError
+from portfolio_sdpo.portfolio.agent import Agent
+from portfolio_sdpo.portfolio.market import Array, Market, all_cash, load_latest
+from portfolio_sdpo.portfolio.store import today
+from portfolio_sdpo.prices.snapshots import Store
+from portfolio_sdpo.registry import Model, Promotion, Registry
+
+SAMPLE_CALENDAR = "XNYS"
+"""Exchange calendar of the bundled sample."""
+CACHE_SIZE = 8
+"""Decisions in memory, so that switching back and forth between champions does not train again."""
+UNREADABLE_PRICES = "The champion's prices cannot be read: the service's log gives the reason; import or update them."
+
+log = logging.getLogger("portfolio_sdpo.serving")
+
+
+class NotServableError(Exception):
+    """No weights can be given that are known to be right.
+
+    `kind` is the last part of the problem type that the REST service reports, such as `stale-data`; `detail` is one
+    sentence with the reason and the next step.
+    """
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class PriceVersion:
+    """Which version of a snapshot is the latest."""
+
+    digest: str
+    calendar: str | None
+    """Exchange calendar by which the age of the prices is counted; None: every weekday is a session."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChampionState:
+    """The champion and its prices at one moment."""
+
+    promotion: Promotion | None
+    model: Model | None
+    prices: PriceVersion | None
+    error: NotServableError | None
+    """Why the model or its prices cannot be read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What an agent decides at the last close of a market; it does not depend on when the question is asked."""
+
+    assets: tuple[str, ...]
+    as_of: date
+    today: Mapping[str, Any]
+    """Weights before and after the shield with their CVaR, see `portfolio.store.today`."""
+    data: Mapping[str, Any]
+    """Hash and origin of the prices, see `portfolio.market.load_latest`."""
+    waiting: str | None
+    """Why the agent holds only cash for now, if it does."""
+
+
+def decide(agent: Agent, market: Market, data: Mapping[str, Any], held: Array | None = None) -> Decision:
+    """Let a freshly loaded agent decide at the last close, and apply the shield.
+
+    Where the prices are newer than the model, the agent trains on them first, as in a backtest.
+
+    Parameters
+    ----------
+    agent : as loaded from the registry; it is changed by its training
+    market : prices up to the close at which the decision is made
+    data : hash and origin of the prices, passed on to the decision
+    held : weights held now, shape (1 + stocks,), cash first; all cash if None
+    """
+    weights = agent.decide(market, all_cash(len(market.assets)) if held is None else held)
+    last: date = market.dates[-1].astype(date)
+    return Decision(market.assets, last, today(agent, market, weights), data, agent.waiting)
+
+
+class ChampionDecisions:
+    """Reads the champion and its prices, and computes each decision once: the same prices give the same decision."""
+
+    def __init__(self, registry: Registry, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.registry = registry
+        self.now = now
+        self._cache: OrderedDict[tuple[str, str], Decision] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read_state(self) -> ChampionState:
+        """The champion and the latest version of its prices; fast, since nothing is decided."""
+        promotion, model, prices = self.registry.champion(), None, None
+        try:
+            model = None if promotion is None else self._load_model(promotion)
+            prices = None if model is None else _find_prices(model.config["data"].get("snapshot"))
+        except NotServableError as error:
+            return ChampionState(promotion, model, prices, error)
+        return ChampionState(promotion, model, prices, None)
+
+    def decide(self, model: Model, prices: PriceVersion) -> Decision:
+        """What the model decides on these prices; a second caller waits for the first."""
+        key = model.id, prices.digest
+        with self._lock:
+            decision = self._look_up(key)
+            if decision is None:
+                decision = self._compute(model, *self._load_prices(model))
+                # If newer prices arrived meanwhile, the decision belongs to them and not to this key.
+                if _find_prices(model.config["data"].get("snapshot")) == prices:
+                    self._cache[key] = decision
+            return decision
+
+    def decide_previous_session(self, state: ChampionState) -> Decision | None:
+        """What the champion of the previous session decided at its close; None where that cannot be known.
+
+        If today's champion was trained on the last close already, it is the model that it replaced.
+        """
+        if state.promotion is None or state.model is None or state.prices is None:
+            return None
+        market, data = self._load_prices(state.model)
+        if len(market) < 2:
+            return None
+        known = market.until(len(market) - 2)
+        day = known.dates[-1].astype(date)
+        model: Model | None = state.model
+        if state.model.as_of > day:
+            model = None if state.promotion.previous is None else self.registry.model(state.promotion.previous)
+        if model is None or model.as_of > day or model.assets != market.assets:
+            return None
+        key = model.id, f"{state.prices.digest} until {day}"
+        with self._lock:
+            decision = self._look_up(key)
+            if decision is None:
+                decision = self._cache[key] = self._compute(model, known, data)
+            return decision
+
+    def _look_up(self, key: tuple[str, str]) -> Decision | None:
+        """A decision from the cache, from which the least recently used one is dropped when it is full."""
+        while len(self._cache) > CACHE_SIZE:
+            self._cache.popitem(last=False)
+        if key in self._cache:
+            self._cache.move_to_end(key)
+        return self._cache.get(key)
+
+    def _load_model(self, promotion: Promotion) -> Model:
+        try:
+            return self.registry.model(promotion.model_id)
+        except ModelCorruptError as error:
+            raise NotServableError("model-corrupt", str(error)) from None
+
+    def _load_prices(self, model: Model) -> tuple[Market, dict[str, Any]]:
+        try:
+            return load_latest(model.config["data"].get("snapshot"), model.config["cash"])
+        except PortfolioSdpoError as error:
+            log.error("%s", error)
+            raise NotServableError("data-unavailable", UNREADABLE_PRICES) from None
+
+    def _compute(self, model: Model, market: Market, data: dict[str, Any]) -> Decision:
+        try:
+            agent = self.registry.load_agent(model.id)
+        except RegistryUnavailableError:
+            raise
+        except RegistryError as error:
+            raise NotServableError("model-corrupt", str(error)) from None
+        try:
+            return decide(agent, market, data)
+        except PortfolioSdpoError as error:
+            raise NotServableError("cannot-decide", str(error)) from None
+
+
+def _find_prices(snapshot: str | None) -> PriceVersion:
+    if snapshot is None:
+        return PriceVersion("bundled", SAMPLE_CALENDAR)
+    try:
+        digest, manifest = Store().find(snapshot)
+    except PortfolioSdpoError as error:
+        log.error("%s", error)
+        raise NotServableError("data-unavailable", UNREADABLE_PRICES) from None
+    return PriceVersion(digest, manifest.request.calendar)
