@@ -16,7 +16,7 @@ and date, and the row of a date holds what is known at its close: nothing in it 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from portfolio_sdpo.backtest.statistics import Bootstrap, growth_difference, sum
 from portfolio_sdpo.common.files import CONFIG, FolderStore, json_ready, to_json, to_parquet
 from portfolio_sdpo.errors import BacktestError
 from portfolio_sdpo.portfolio.market import named_weights
+from portfolio_sdpo.portfolio.presets import make_agent_title
 from portfolio_sdpo.portfolio.return_measures import drawdowns, sharpe
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.prices.prices import DATE_UNIT
@@ -85,6 +86,13 @@ class StrategyGroup:
     kind: str
     records: tuple[dict[str, Any], ...]
     """One per seed."""
+    label: str | None = None
+    """How readers see the name; None: as it is."""
+
+    @property
+    def title(self) -> str:
+        """What tables and figures call it: of an agent, the algorithm with its estimator, "SDPO (analytic)"."""
+        return self.label or self.name
 
     @property
     def median(self) -> dict[str, Any]:
@@ -105,13 +113,35 @@ class StrategyGroup:
         return min(values), max(values)
 
 
-def group_by_strategy(metrics: Sequence[dict[str, Any]]) -> list[StrategyGroup]:
-    """Records by name: agents, each followed by its shielded self, then benchmarks, in the order they were run."""
+def group_by_strategy(
+    metrics: Sequence[dict[str, Any]], config: Mapping[str, Any] | None = None
+) -> list[StrategyGroup]:
+    """Records by name: agents, each followed by its shielded self, then benchmarks, in the order they were run.
+
+    config: of the same backtest; with it, agents are titled by their algorithm and estimator.
+    """
     named: dict[str, list[dict[str, Any]]] = {}
     for record in metrics:
         named.setdefault(record["strategy"], []).append(record)
-    groups = [StrategyGroup(name, records[0]["kind"], tuple(records)) for name, records in named.items()]
+    titles = make_titles(config) if config else {}
+    groups = [
+        StrategyGroup(name, records[0]["kind"], tuple(records), titles.get(name)) for name, records in named.items()
+    ]
     return sorted(groups, key=lambda group: group.kind == "benchmark")
+
+
+def make_titles(config: Mapping[str, Any]) -> dict[str, str]:
+    """How readers see the names of a backtest's agents and of their shielded selves.
+
+    >>> learner = {"kind": "analytic"}
+    >>> make_titles({"settings": {"agents": [{"label": "sdpo", "settings": {"learner": learner}}]}})
+    {'sdpo': 'SDPO (analytic)', 'sdpo + shield': 'SDPO (analytic) + shield'}
+    """
+    titles: dict[str, str] = {}
+    for agent in config.get("settings", {}).get("agents", ()):
+        title = make_agent_title(agent["label"], agent["settings"])
+        titles |= {agent["label"]: title, f"{agent['label']} + shield": f"{title} + shield"}
+    return titles
 
 
 def select_main(groups: Sequence[StrategyGroup]) -> StrategyGroup:

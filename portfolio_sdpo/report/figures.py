@@ -90,7 +90,7 @@ def curves(tracks: Tracks, found: Sequence[StrategyGroup], column: str, *, perce
         data.append(
             shared
             | {
-                "name": escape(group.name),
+                "name": escape(group.title),
                 "x": _days(rows),
                 "y": _rounded(rows[column].to_numpy()),
                 "line": style,
@@ -343,7 +343,7 @@ def line_legend(found: Sequence[StrategyGroup]) -> str:
         name = escape(escape(group.name))
         pressed = "false" if group.name in hidden else "true"
         items.append(
-            f"<li><button type='button' data-strategy='{name}' aria-pressed='{pressed}'>{line}{escape(group.name)}"
+            f"<li><button type='button' data-strategy='{name}' aria-pressed='{pressed}'>{line}{escape(group.title)}"
             "</button></li>"
         )
     return f"<ul class='legend' aria-label='Show or hide strategies'>{''.join(items)}</ul>"

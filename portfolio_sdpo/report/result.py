@@ -173,7 +173,7 @@ def render_report(record: Record) -> str:
     settings and data. Everything is drawn from the record, so a report can be made again from a folder:
     `render_report(read_record(folder))`.
     """
-    found = group_by_strategy(record.metrics)
+    found = group_by_strategy(record.metrics, record.config)
     main = select_main(found)
     settings = record.config["settings"]
     horizon = int(settings["limit"]["horizon"])
@@ -182,7 +182,7 @@ def render_report(record: Record) -> str:
     keys = {group.name: f"s{number}" for number, group in enumerate(found)}
     assets = [column for column in record.weights.columns if column not in KEYS]
 
-    title = f"Backtest of {main.name}" if main.kind != "benchmark" else "Backtest of benchmark strategies"
+    title = f"Backtest of {main.title}" if main.kind != "benchmark" else "Backtest of benchmark strategies"
 
     specs: dict[str, Any] = {
         "equity": figures.curves(tracks, found, "wealth", percent=False),
@@ -245,7 +245,7 @@ def render_report(record: Record) -> str:
             )
         )
     months = "".join(
-        panel("months", keys[group.name], group is main, monthly(tracks[group.key], group.name)) for group in found
+        panel("months", keys[group.name], group is main, monthly(tracks[group.key], group.title)) for group in found
     )
     body += [
         section("Months", months, _select("months", found, keys, main)),
@@ -259,7 +259,7 @@ def render_report(record: Record) -> str:
 
 def _select(part: str, found: Sequence[StrategyGroup], keys: dict[str, str], chosen: StrategyGroup) -> str:
     options = "".join(
-        f"<option value='{keys[group.name]}'{' selected' if group is chosen else ''}>{escape(group.name)}</option>"
+        f"<option value='{keys[group.name]}'{' selected' if group is chosen else ''}>{escape(group.title)}</option>"
         for group in found
     )
     return f"<label>Strategy <select data-detail='{part}'>{options}</select></label>"

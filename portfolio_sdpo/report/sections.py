@@ -62,11 +62,11 @@ def subtitle(record: Record, found: Sequence[StrategyGroup]) -> str:
 def lead(found: Sequence[StrategyGroup], main: StrategyGroup) -> str:
     """The result in two sentences."""
     shown, other = main.median, select_rival(found, main)
-    text = f"<strong>{escape(main.name)}</strong> turned 1 into {number(shown['final_wealth'])}"
+    text = f"<strong>{escape(main.title)}</strong> turned 1 into {number(shown['final_wealth'])}"
     if len(main.records) > 1:
         text += f" (the middle one of {len(main.records)} seeds)"
     if other is not None:
-        text += f"; {escape(other.name)} into {number(other.median['final_wealth'])}"
+        text += f"; {escape(other.title)} into {number(other.median['final_wealth'])}"
     promise = shown["promise"]
     if promise["realised"] is not None:
         fate = "kept" if promise["kept"] else "broken"
@@ -88,7 +88,7 @@ def cards(main: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
         more = interval_of(main.median, field, written)
         if other is not None:
             value = other.median[field]
-            more += f"<br>{escape(other.name)} {NONE if value is None else written(value)}"
+            more += f"<br>{escape(other.title)} {NONE if value is None else written(value)}"
         items.append(
             f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>"
             f"{figure_of(main.median, field, written)}</span><br><span class='more'>{more}</span></dd></div>"
@@ -124,7 +124,7 @@ def headline(found: Sequence[StrategyGroup], config: dict[str, Any]) -> str:
             if field == "cvar_window":
                 cells.append(f"<td>{verdict(group.median['promise']['kept'])}</td>")
         seeds = f"<small>{len(group.records)} seeds</small>" if len(group.records) > 1 else ""
-        rows.append(f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}{seeds}</th>{''.join(cells)}</tr>")
+        rows.append(f"<tr{_row(group, found)}><th scope='row'>{escape(group.title)}{seeds}</th>{''.join(cells)}</tr>")
     return table(caption, ["Strategy", *headings], rows)
 
 
@@ -139,7 +139,7 @@ def all_figures(found: Sequence[StrategyGroup]) -> str:
             cells = "".join(f"<td>{figure_of(record, field, written)}</td>" for field, _, written in columns)
             seed = f"<td>{NONE if record['seed'] is None else record['seed']}</td>" if several else ""
             rows.append(
-                f"<tr data-row='{escape(group.name)}'><th scope='row'>{escape(group.name)}</th>{seed}{cells}</tr>"
+                f"<tr data-row='{escape(group.name)}'><th scope='row'>{escape(group.title)}</th>{seed}{cells}</tr>"
             )
     caption = (
         "The probabilistic Sharpe ratio is the probability that the true one is above 0; the deflated one, that it is "
@@ -155,7 +155,7 @@ def shielding(found: Sequence[StrategyGroup]) -> str:
         done = group.median["shield"]
         if done:
             rows.append(
-                f"<tr><th scope='row'>{escape(group.name)}</th>"
+                f"<tr><th scope='row'>{escape(group.title)}</th>"
                 f"<td>{done['scaled']} of {done.get('looks', done['decisions'])}</td>"
                 f"<td>{NONE if done['mean_kappa'] is None else percent(done['mean_kappa'])}</td>"
                 f"<td>{percent(done['lowest_kappa'])}</td><td>{done.get('removed', NONE)}</td>"
@@ -186,7 +186,7 @@ def against(found: Sequence[StrategyGroup]) -> str:
             low, high = figures["interval"] or (None, None)
             interval = "" if low is None or high is None else span(low, high, percent)
             rows.append(
-                f"<tr><th scope='row'>{escape(group.name)}</th><td>{escape(other)}</td>"
+                f"<tr><th scope='row'>{escape(group.title)}</th><td>{escape(other)}</td>"
                 f"<td>{NONE if figures['growth'] is None else percent(figures['growth'])}</td><td>{interval}</td></tr>"
             )
     if not rows:
@@ -207,7 +207,7 @@ def today(found: Sequence[StrategyGroup]) -> str:
         ordered = sorted(weights.items(), key=lambda item: -item[1])
         text = ", ".join(f"{escape(asset)}&nbsp;{percent(weight)}" for asset, weight in ordered if weight >= 0.0005)
         rows.append(
-            f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}</th><td class='words'>{text}</td></tr>"
+            f"<tr{_row(group, found)}><th scope='row'>{escape(group.title)}</th><td class='words'>{text}</td></tr>"
         )
     as_of = escape(asked[0].median["next"]["as_of"])
     caption = f"Decided at the close of {as_of}, the last one here; nothing above knows what comes of it."
@@ -227,7 +227,7 @@ def promises(found: Sequence[StrategyGroup]) -> str:
         low, high = promise["interval"]
         cell += "" if low is None else f"<small>{span(low, high, percent)}</small>"
         rows.append(
-            f"<tr{_row(group, found)}><th scope='row'>{escape(group.name)}</th><td>{percent(promise['bound'])}</td>"
+            f"<tr{_row(group, found)}><th scope='row'>{escape(group.title)}</th><td>{percent(promise['bound'])}</td>"
             f"<td>{cell}</td><td>{verdict(promise['kept'])}</td><td>{_p(promise['p_value'])}</td>"
             f"<td>{promise['breaches']} of {promise['windows']}</td><td>{_p(promise['breach_p_value'])}</td></tr>"
         )
@@ -249,7 +249,7 @@ def training(traced: Sequence[tuple[StrategyGroup, pd.DataFrame]]) -> str:
             shares = [1.0 - outside, 0.0, outside]
         lowest = trace["slack"].min()
         rows.append(
-            f"<tr><th scope='row'>{escape(group.name)}</th><td>{len(trace)}</td>"
+            f"<tr><th scope='row'>{escape(group.title)}</th><td>{len(trace)}</td>"
             f"{''.join(f'<td>{percent(part)}</td>' for part in shares)}"
             f"<td>{NONE if pd.isna(lowest) else number(float(lowest), 4)}</td></tr>"
         )
@@ -285,10 +285,10 @@ def remarks(record: Record, found: Sequence[StrategyGroup]) -> str:
     items += [f"<li>Data: {escape(note)}</li>" for note in record.config["data"]["notes"][:NOTES_SHOWN]]
     for group in found:
         notes = group.median["notes"]
-        items += [f"<li>{escape(group.name)}, {escape(note)}</li>" for note in notes[:NOTES_SHOWN]]
+        items += [f"<li>{escape(group.title)}, {escape(note)}</li>" for note in notes[:NOTES_SHOWN]]
         if len(notes) > NOTES_SHOWN:
             items.append(
-                f"<li>{escape(group.name)}: {len(notes) - NOTES_SHOWN} more in <code>metrics.json</code>.</li>"
+                f"<li>{escape(group.title)}: {len(notes) - NOTES_SHOWN} more in <code>metrics.json</code>.</li>"
             )
     return f"<ul class='notes'>{''.join(items)}</ul>"
 

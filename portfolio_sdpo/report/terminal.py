@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from portfolio_sdpo.backtest.record import Record, StrategyGroup, group_by_strategy, select_main
+from portfolio_sdpo.portfolio.presets import make_agent_title
 
 if TYPE_CHECKING:
     from portfolio_sdpo.portfolio.store import TrainedAgent
@@ -21,7 +22,7 @@ MAX_WEIGHTS = 12
 
 def render_backtest(record: Record) -> RenderableType:
     """The table of results and today's weights."""
-    found = group_by_strategy(record.metrics)
+    found = group_by_strategy(record.metrics, record.config)
     main = select_main(found)
     limit = record.config["settings"]["limit"]
     figures = main.median
@@ -61,7 +62,10 @@ def render_trained_agent(trained: TrainedAgent) -> RenderableType:
         more.append(f"The shield moved to cash what has too little history: {', '.join(today['removed'])}.")
     if not today["meets"]:
         more.append("Not even cash meets the limit.")
-    heading = Text(f"Weights of {config['label']} from the close of {config['as_of']} on", style="bold")
+    heading = Text(
+        f"Weights of {make_agent_title(config['label'], config['settings'])} from the close of {config['as_of']} on",
+        style="bold",
+    )
     return Lines(heading, table, Text(""), Text(promise), *map(Text, more))
 
 
@@ -75,7 +79,7 @@ def _cells(group: StrategyGroup) -> Iterable[str | Text]:
     cvar = Text(_format(record["cvar_window"], "z.1%"))
     if kept is not None:
         cvar.append(" ✓" if kept else " ✗", style="green" if kept else "red")
-    name = Text(group.name)
+    name = Text(group.title)
     if len(group.records) > 1:
         name.append(f"\n{len(group.records)} seeds", style="dim")
     return (
@@ -98,12 +102,12 @@ def _against(main: StrategyGroup) -> list[RenderableType]:
         if figures["growth"] is not None and figures["interval"] is not None:
             low, high = figures["interval"]
             lines.append(f"{rival} {figures['growth']:+.1%} [{_format(low, '+.1%')}, {_format(high, '+.1%')}]")
-    return [Text(f"Growth of {main.name} a year, against " + "; ".join(lines), style="dim"), Text("")] if lines else []
+    return [Text(f"Growth of {main.title} a year, against " + "; ".join(lines), style="dim"), Text("")] if lines else []
 
 
 def _latest(main: StrategyGroup) -> list[RenderableType]:
     today = main.median["next"]
-    heading = Text(f"Weights of {main.name} from the close of {today['as_of']} on", style="bold")
+    heading = Text(f"Weights of {main.title} from the close of {today['as_of']} on", style="bold")
     return [heading, Text(format_weights(today["weights"]))]
 
 
