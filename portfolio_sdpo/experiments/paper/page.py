@@ -48,7 +48,7 @@ _SHRINK = 0.62
 _ANSWERS = {
     True: ("yes", "✓", "yes"),
     False: ("no", "✗", "no"),
-    None: ("unsure", "?", "these runs do not tell"),
+    None: ("unsure", "?", "these runs do not decide it"),
 }
 _CAPTIONS = {
     "learning": "The paper's figure: return and bounded risk while learning; the dashed line is the bound.",
@@ -71,10 +71,10 @@ def question_page(answer: QuestionResult) -> str:
         f"<p class='sub'>The paper, {escape(question.section)} · scale {answer.scale} · {escape(answer.made_at)}</p>"
         f"</header><p class='lead'>{escape(question.asks)}</p>",
         _warning(answer.scale),
-        _section("What the paper says, and what these runs say", _claims(answer)),
+        _section("The paper’s claims, and what these runs show", _claims(answer)),
         *(_study(result, answer) for result in answer.results),
         _section("What was run", _provenance(answer)),
-        _section("How it is judged", f"<ul class='notes'>{''.join(f'<li>{escape(rule)}</li>' for rule in RULES)}</ul>"),
+        _rules(),
     ]
     return document(f"Question {question.key}: {question.title}", "\n".join(body), answer.to_json(), style=STYLE)
 
@@ -86,17 +86,17 @@ def index_page(records: Sequence[dict[str, Any]], scale: Scale) -> str:
     )
     spelled = " · ".join(f"{_chip(verdict)} {count}" for verdict, count in counts.items())
     missing = [key for key in QUESTIONS if key not in {record["question"] for record in records}]
-    note = f"<p class='note'>Not run at this scale yet: question {', '.join(missing)}.</p>" if missing else ""
+    note = f"<p class='note'>Not yet run at this scale: question {', '.join(missing)}.</p>" if missing else ""
     body = [
-        "<header><h1>The paper’s experiments, run again</h1>"
+        "<header><h1>The paper’s experiments, reproduced</h1>"
         "<p class='sub'>“Safe Distributional Reinforcement Learning”, section 6 and appendices · "
         f"scale {scale}</p></header>",
         f"<p class='lead'>{_SCALES[scale]}</p>",
         f"<p>{spelled}</p>{note}",
         *(_summary(record) for record in records),
-        _section("How it is judged", f"<ul class='notes'>{''.join(f'<li>{escape(rule)}</li>' for rule in RULES)}</ul>"),
+        _rules(),
     ]
-    return document("The paper’s experiments, run again", "\n".join(body), {"records": list(records)}, style=STYLE)
+    return document("The paper’s experiments, reproduced", "\n".join(body), {"records": list(records)}, style=STYLE)
 
 
 def _summary(record: dict[str, Any]) -> str:
@@ -122,7 +122,7 @@ def _summary(record: dict[str, Any]) -> str:
 
 def _claims(answer: QuestionResult) -> str:
     if not answer.judged:
-        return "<p>No run is finished yet, so nothing can be said.</p>"
+        return "<p>No run is finished yet, so no claim can be judged.</p>"
     blocks = []
     for judgements in zip(*(judged.judgements for judged in answer.judged), strict=True):
         says = []
@@ -136,7 +136,7 @@ def _claims(answer: QuestionResult) -> str:
         first = judgements[0]
         blocks.append(
             f"<article class='claim'><h3><span>{first.key}</span> {escape(first.text)}</h3>"
-            f"<p class='note'>The paper, {escape(first.section)}; in our words.</p>{''.join(says)}</article>"
+            f"<p class='note'>The paper, {escape(first.section)}; paraphrased.</p>{''.join(says)}</article>"
         )
     return "".join(blocks)
 
@@ -149,11 +149,11 @@ def _study(result: StudyResult, answer: QuestionResult) -> str:
     if result.foreign:
         lines.append(
             f"<p class='bad'>{_foreign(result.foreign)} of another version of portfolio_sdpo: not counted here. "
-            "--restart replaces what is in the way.</p>"
+            "Run the command with --restart to replace them.</p>"
         )
     if result.finished < study.planned_runs:
         lines.append(
-            f"<p class='bad'>{result.finished} of {study.planned_runs} runs are finished; the rest is not shown.</p>"
+            f"<p class='bad'>{result.finished} of {study.planned_runs} runs are finished; the others are not shown.</p>"
         )
     if result.evidence is None or result.statistics is None:
         return _section(study.experiment.title, "".join(lines), head)
@@ -173,7 +173,7 @@ def _sizes(result: StudyResult, answer: QuestionResult) -> str:
         for key, value in paper.items()
     ]
     content = table("", ["", "Here", "The paper"], rows)
-    return f"<details><summary>How far this is from the paper’s own size</summary>{content}</details>"
+    return f"<details><summary>Compare with the size of the paper’s runs</summary>{content}</details>"
 
 
 def _statistics(found: SeedStatistics, evidence: Evidence) -> str:
@@ -220,7 +220,7 @@ def _comparisons(found: Sequence[Comparison]) -> str:
     rows = []
     for pair in found:
         names = f"{escape(display_name(pair.better))} &gt; {escape(display_name(pair.worse))}"
-        chance = percent(min(pair.chance, pair.chance_below))
+        chance = f"{min(pair.chance, pair.chance_below):.3f}"
         rows.append(
             f"<tr><th scope='row'>{names}</th><td>{_estimate(pair.probability, number)}</td><td>{pair.pairs}</td>"
             f"<td>{chance}</td></tr>"
@@ -228,19 +228,19 @@ def _comparisons(found: Sequence[Comparison]) -> str:
     caption = (
         "Probability that a run of the first has the higher score, a tie counting half: every run of one with every "
         "run of the other on the same problem (unpaired), which is a paired comparison where each has one run there. "
-        "By chance: how often labels dealt out at random would be as far on one side."
+        "p: share of permutations of the labels that give a probability as far on the same side."
     )
-    return f"<h3 class='part'>Probability of improvement</h3>{table(caption, ['', 'P', 'Pairs', 'By chance'], rows)}"
+    return f"<h3 class='part'>Probability of improvement</h3>{table(caption, ['', 'P', 'Pairs', 'p'], rows)}"
 
 
 def _provenance(answer: QuestionResult) -> str:
     facts = {"Scale": f"{answer.scale}. {_SCALES[answer.scale]}", "Pages made": answer.made_at}
     for result in answer.results:
         versions = f", made with portfolio_sdpo {' and '.join(result.versions)}" if result.versions else ""
-        took = f"; this command spent {_duration(result.seconds)} on them" if result.seconds else ""
+        took = f"; making them took {_duration(result.seconds)}" if result.seconds else ""
         facts[result.study.name] = f"{result.finished} of {result.study.planned_runs} runs{versions}{took}"
     facts["Software"] = ", ".join(f"{name} {version}" for name, version in answer.software.items())
-    facts["Again"] = f"portfolio-sdpo reproduce --scale {answer.scale} --question {answer.question.key}"
+    facts["Command"] = f"portfolio-sdpo reproduce --scale {answer.scale} --question {answer.question.key}"
     items = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in facts.items())
     return f"<dl class='facts'>{items}</dl>"
 
@@ -301,6 +301,11 @@ def _foreign(count: int) -> str:
     return (
         "1 run in its folder has other settings, or is" if count == 1 else f"{count} runs have other settings, or are"
     )
+
+
+def _rules() -> str:
+    items = "".join(f"<li>{escape(rule)}</li>" for rule in RULES)
+    return _section("How claims are judged", f"<ul class='notes'>{items}</ul>")
 
 
 def _section(title: str, content: str, control: str = "") -> str:

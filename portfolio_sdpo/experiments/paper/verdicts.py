@@ -1,12 +1,12 @@
-"""Whether runs bear a claim out, by rules that are stated and never by hand.
+"""Whether runs bear a claim out, by explicit rules and never by hand.
 
-- *X beats Y* in a figure: yes if the 95 % interval of P(X > Y) lies above ½ and labels dealt out by chance would look
-  like that in at most 5 % of deals; no if the same holds below ½.
+- *X beats Y* in a figure: yes if the 95 % interval of P(X > Y) lies above ½ and the permutation p-value is at
+  most 0.05; no if the same holds below ½.
 - *X keeps the bound*: yes if the 95 % interval of the mean share of iterations beyond it lies below 5 %, no if above.
   *X breaks it* is the opposite.
 - *A figure is above a level*: by the 95 % interval of its interquartile mean.
 
-What no interval decides cannot be told. A claim is borne out if all of its parts are (or one, where the claim says
+What no interval decides remains open. A claim is borne out if all of its parts are (or one, where the claim says
 "or"), and not borne out as soon as one part is contradicted (or all).
 """
 
@@ -27,13 +27,13 @@ RARELY = 0.05
 """Share of iterations beyond the bound up to which it counts as kept."""
 BY_CHANCE = 0.05
 RULES = (
-    "X beats Y in a figure if the 95 % interval of P(X > Y) lies above ½ and labels dealt out by chance would do as "
-    f"well in at most {BY_CHANCE:.0%} of deals, which takes three runs each, or five pairs. Y beats X if the same "
-    "holds below ½.",
+    "X beats Y in a figure if the 95 % interval of P(X > Y) lies above ½ and the p-value, over permutations of the "
+    f"labels within each problem, is at most {BY_CHANCE:g}, which takes three runs each, or five pairs. Y beats X if "
+    "the same holds below ½.",
     f"A bound is kept if the 95 % interval of the mean share of iterations beyond it lies below {RARELY:.0%}, and "
     "broken if it lies above.",
     "A figure is above a level if the 95 % interval of its interquartile mean is.",
-    "What no interval decides cannot be told. A claim is borne out if all of its parts are (or one, where it says "
+    "What no interval decides remains open. A claim is borne out if all of its parts are (or one, where it says "
     "“or”), and not borne out as soon as one is contradicted (or all).",
 )
 """The same for readers."""
@@ -41,16 +41,16 @@ RULES = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What runs say to one part of a claim."""
+    """What the runs show about one part of a claim."""
 
     text: str
     answer: bool | None
-    """None if they do not tell"""
+    """None if they do not decide it"""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What they say to the claim."""
+    """The verdict on a claim, with its findings."""
 
     key: str
     text: str
@@ -60,7 +60,7 @@ class Judgement:
 
 
 def judge(claim: Claim, evidence: Evidence, *, toy: bool = False) -> Judgement:
-    """By the rules above; of runs of a toy's size nothing can be told, whatever they show."""
+    """Judge a claim by the rules above; runs of a toy's size decide nothing, whatever they show."""
     findings = tuple(found for part in claim.parts for found in _examine(part, evidence))
     tasks = len({run.stratum for run in evidence.runs})
     if tasks < claim.tasks:
@@ -107,7 +107,7 @@ def _beats(better: str, worse: str, figure: str, evidence: Evidence) -> Finding:
     probability = found.probability
     text = f"P({names}) = {format_estimate(probability)} in {evidence.figures[figure]}; {found.pairs} pairs"
     if found.least_chance > BY_CHANCE:
-        return Finding(f"{text}: too few, even if all agreed", None)
+        return Finding(f"{text}: too few to decide, even if all agreed", None)
     answer: bool | None = None
     if probability.low is not None and probability.high is not None:
         if probability.low > 0.5 and found.chance <= BY_CHANCE:
@@ -115,7 +115,7 @@ def _beats(better: str, worse: str, figure: str, evidence: Evidence) -> Finding:
         elif probability.high < 0.5 and found.chance_below <= BY_CHANCE:
             answer = False
     chance = min(found.chance, found.chance_below)
-    return Finding(f"{text}, by chance in {chance:.1%} of deals", answer)
+    return Finding(f"{text}, permutation p = {chance:.3f}", answer)
 
 
 def _keeps(label: str, constraint: int, kept: bool, evidence: Evidence) -> Finding:

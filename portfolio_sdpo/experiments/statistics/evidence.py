@@ -29,7 +29,7 @@ from portfolio_sdpo.experiments.statistics.seeds import (
 Array = NDArray[np.float64]
 T = TypeVar("T")
 SCORE = "score"
-"""The figure by which algorithms are ranked; what it is `Evidence.figures` says."""
+"""The figure by which algorithms are ranked; `Evidence.figures` says what it is."""
 SPEED = "speed"
 """The mean of the same over all of learning: of two that end alike, the faster one has more."""
 
@@ -97,7 +97,7 @@ class LabelStatistics:
 
 @dataclass(frozen=True)
 class SeedStatistics:
-    """What the seeds tell together."""
+    """Statistics of all labels across seeds."""
 
     score: str
     """what the score is"""
@@ -150,12 +150,12 @@ def describe_resampling(evidence: Evidence, labels: Iterable[str]) -> str:
     if fewest >= FEWEST:
         within = f" within each of {strata} {word}s" if strata > 1 else ""
         few = " With so few runs they are too narrow." if fewest < 2 * FEWEST else ""
-        return f"95 % bootstrap intervals, runs drawn again{within}.{few}"
+        return f"95 % bootstrap intervals, runs resampled{within}.{few}"
     if strata >= FEWEST:
         few = " With so few of them they are too narrow." if strata < 2 * FEWEST else ""
         has = f"some have only {fewest} run{'s' * (fewest > 1)}"
-        return f"95 % bootstrap intervals, whole {word}s drawn again, as {has}.{few}"
-    return f"No intervals where there are fewer than {FEWEST} runs: they would say nothing."
+        return f"95 % bootstrap intervals, whole {word}s resampled, as {has}.{few}"
+    return f"No intervals where there are fewer than {FEWEST} runs: they would not be meaningful."
 
 
 def _summarise_label(evidence: Evidence, label: str) -> LabelStatistics:

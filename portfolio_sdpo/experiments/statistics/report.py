@@ -34,7 +34,7 @@ def render_statistics(statistics: SeedStatistics | None, form: str = ".2f") -> l
         if pair.probability.low is not None:
             text += f" [{pair.probability.low:.2f}, {pair.probability.high:.2f}]"
         chance = min(pair.chance, pair.chance_below)
-        lines.append(Text(f"{text}, {pair.pairs} pairs; by chance in {chance:.1%} of deals"))
+        lines.append(Text(f"{text}, {pair.pairs} pairs; permutation p = {chance:.3f}"))
     return [
         *lines,
         Text(

@@ -4,7 +4,7 @@ Scores come by stratum, a CMDP or a task: stratum → one score per run. All int
 stratified bootstrap: the runs of every stratum are drawn with replacement. Where a stratum has fewer than three runs
 (random CMDPs with one run each) whole strata are drawn instead, and where there are fewer than three strata as well
 there is no interval. With few runs an interval is too narrow rather than too wide, and where all runs agree it has no
-width at all, so a comparison also says how often labels dealt out by chance would look like it (`Comparison.chance`).
+width at all, so a comparison also has a p-value over permutations of the labels (`Comparison.chance`).
 
 A bootstrap draw is a weight per run, so that every measure below is a few products of arrays.
 """
@@ -27,8 +27,8 @@ FEWEST = 3
 """Runs of a stratum, or strata, from which on they are resampled."""
 LEVEL = 0.95
 DRAWS = 2000
-_DEALS = 20_000
-"""Ways of dealing out labels that are gone through one by one; of more, so many are drawn."""
+_PERMUTATIONS = 20_000
+"""Up to so many permutations of the labels are enumerated; of more, so many are drawn."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Comparison:
     pairs: int
     """each run of X with each run of Y of its stratum; with one run each, the two that began alike"""
     chance: float
-    """how often labels dealt out by chance within strata give as high a probability, the observed deal included"""
+    """p-value: share of permutations of the labels within strata that give as high a probability"""
     chance_below: float
     """the same for as low a one"""
     least_chance: float
@@ -156,7 +156,9 @@ def compare(better: str, x: Scores, worse: str, y: Scores, figure: str = "score"
         low, high = _interval(drawn)
     pairs = sum(table.size for table in wins)
     least = 1.0 / math.prod(math.comb(sum(table.shape), table.shape[0]) for table in wins)
-    return Comparison(better, worse, figure, Estimate(value, low, high), pairs, *_chances(ours, theirs, value), least)
+    return Comparison(
+        better, worse, figure, Estimate(value, low, high), pairs, *_permutation_shares(ours, theirs, value), least
+    )
 
 
 def violations(found: Mapping[str, Sequence[Violation]]) -> Violations | None:
@@ -242,27 +244,27 @@ def _drawn_probability(wins: Sequence[Array]) -> Array | None:
     return None
 
 
-def _chances(ours: Sequence[Array], theirs: Sequence[Array], value: float) -> tuple[float, float]:
-    """How often labels dealt out by chance within strata give a probability at least as high, and as low."""
+def _permutation_shares(ours: Sequence[Array], theirs: Sequence[Array], value: float) -> tuple[float, float]:
+    """Shares of permutations of the labels within strata that give a probability at least as high, and as low."""
     counts = [math.comb(len(a) + len(b), len(a)) for a, b in zip(ours, theirs, strict=True)]
     rng = np.random.default_rng(0)
-    every = math.prod(counts) <= _DEALS
-    dealt = np.zeros(1 if every else _DEALS)
+    every = math.prod(counts) <= _PERMUTATIONS
+    shares = np.zeros(1 if every else _PERMUTATIONS)
     for a, b in zip(ours, theirs, strict=True):
         table, count = _wins(both := np.concatenate([a, b]), both), len(a)
         if every:
-            deals = np.zeros((math.comb(len(both), count), len(both)))
-            for row, chosen in enumerate(itertools.combinations(range(len(both)), count)):
-                deals[row, list(chosen)] = 1.0
+            assignments = np.zeros((math.comb(len(both), count), len(both)))
+            for row, members in enumerate(itertools.combinations(range(len(both)), count)):
+                assignments[row, list(members)] = 1.0
         else:
-            places = rng.permuted(np.tile(np.arange(len(both)), (_DEALS, 1)), axis=1)
-            deals = (places < count).astype(np.float64)
-        share = ((deals @ table) * (1.0 - deals)).sum(1) / (len(a) * len(b) * len(counts))
-        dealt = (dealt[:, None] + share).ravel() if every else dealt + share
-    extra = 0 if every else 1  # among deals that are drawn the observed one counts as well
+            places = rng.permuted(np.tile(np.arange(len(both)), (_PERMUTATIONS, 1)), axis=1)
+            assignments = (places < count).astype(np.float64)
+        share = ((assignments @ table) * (1.0 - assignments)).sum(1) / (len(a) * len(b) * len(counts))
+        shares = (shares[:, None] + share).ravel() if every else shares + share
+    extra = 0 if every else 1  # among assignments that are drawn the observed one counts as well
     close = 1e-9
-    total = len(dealt) + extra
+    total = len(shares) + extra
     return (
-        float((np.count_nonzero(dealt >= value - close) + extra) / total),
-        float((np.count_nonzero(dealt <= value + close) + extra) / total),
+        float((np.count_nonzero(shares >= value - close) + extra) / total),
+        float((np.count_nonzero(shares <= value + close) + extra) / total),
     )

@@ -27,7 +27,7 @@ def render_stocks(summary: StocksSummary) -> RenderableType:
         Text(""),
         _comparisons(agents),
         Text(""),
-        Text("What the paper says", style="bold"),
+        Text("The paper's claims", style="bold"),
         *_claims(summary),
         *render_statistics(summary.statistics, form=".3f"),
         Text(""),

@@ -89,11 +89,11 @@ class TestSeedStatistics:
         "strata, each, sentence",
         [
             (1, 2, "No intervals where there are fewer than 3 runs"),
-            (1, 3, "runs drawn again. With so few runs they are too narrow."),
-            (1, 6, "runs drawn again."),
-            (2, 6, "runs drawn again within each of 2 tasks."),
-            (3, 1, "whole tasks drawn again, as some have only 1 run. With so few of them they are too narrow."),
-            (6, 2, "whole tasks drawn again, as some have only 2 runs."),
+            (1, 3, "runs resampled. With so few runs they are too narrow."),
+            (1, 6, "runs resampled."),
+            (2, 6, "runs resampled within each of 2 tasks."),
+            (3, 1, "whole tasks resampled, as some have only 1 run. With so few of them they are too narrow."),
+            (6, 2, "whole tasks resampled, as some have only 2 runs."),
         ],
     )
     def test_it_says_how_intervals_were_drawn(self, strata, each, sentence):
