@@ -42,7 +42,7 @@ def test_a_page_and_its_record_say_what_the_runs_say(study: CmdpStudy, tmp_path:
     assert page.count("<img") == 4 and "no runs of PD-CVaR or PD-VAR" in page and "Smoke." not in page
     assert "http://" not in page and "https://" not in page  # needs nothing but itself
     index = (out / "index.html").read_text()
-    assert "4 of 4 runs of tiny" in index and "Not run at this scale yet: question B, C, D." in index
+    assert "4 of 4 runs of tiny" in index and "Not yet run at this scale: question B, C, D." in index
 
 
 def test_smoke_says_so_on_every_page(study: CmdpStudy, tmp_path: Path):
