@@ -61,7 +61,7 @@ def test_smoke_from_the_first_run_to_the_last_page(home: Path):
 
 def test_without_runs_the_page_says_so(home: Path):
     result = call("--question", "A", "--no-run")
-    assert result.exit_code == 0 and "no run is finished yet" in result.stdout
+    assert result.exit_code == 0 and "No run is finished yet." in result.stdout
     assert "No run is finished yet" in (home / "reproduce" / "smoke" / "a.html").read_text()
 
 
