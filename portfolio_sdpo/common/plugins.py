@@ -55,10 +55,16 @@ class Registry(Mapping[str, Item]):
         self.group = group
         self._items: dict[str, Item] = dict(items or {})
 
-    def register(self, name: str, item: Item) -> None:
-        """Add an object; a `ValueError` if another one has this name already."""
-        if self._items.setdefault(name, item) is not item:
+    def register(self, name: str, item: Item, *, replace: bool = False) -> None:
+        """Add an object; a `ValueError` if another one has this name already, unless it is to be replaced."""
+        if replace:
+            self._items[name] = item
+        elif self._items.setdefault(name, item) is not item:
             raise ValueError(f"{self.group}: the name {name!r} is taken by {self._items[name]!r}")
+
+    def registered(self, name: str) -> Item | None:
+        """The object of this name as far as it is known already: no plugin is loaded for it."""
+        return self._items.get(name)
 
     def __getitem__(self, name: str) -> Item:
         if name not in self._items:

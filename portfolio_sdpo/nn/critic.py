@@ -1,4 +1,4 @@
-"""Critics: the law of the return-to-go of one signal, Ψ(s, τ), or only its mean."""
+"""Critics: the distribution of the return-to-go of one signal, Ψ(s, τ), or only its mean."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portfolio_sdpo.nn.trunk import Trunk, orthogonal
 
 
 def midpoints(count: int) -> Tensor:
-    """Levels (k + ½)/count [count]: the quantiles at them, equally weighted, stand for the law."""
+    """Levels (k + ½)/count [count]: the quantiles at them, equally weighted, stand for the distribution."""
     return (torch.arange(count) + 0.5) / count
 
 
@@ -86,7 +86,7 @@ class QuantileCritic(Critic):
 
 
 class MeanCritic(Critic):
-    """The expected return-to-go only, as PPO, IPO, CPO and PCPO use it: a law of one atom."""
+    """The expected return-to-go only, as PPO, IPO, CPO and PCPO use it: a distribution of one atom."""
 
     def standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
         value: Tensor = self.output(self.trunk(observation))

@@ -48,7 +48,7 @@ def quantile_huber_loss(pred: Tensor, tau: Tensor, target: Tensor, kappa: float 
     tau : Tensor, broadcastable to [..., N]
         The levels in (0, 1] at which `pred` estimates; `[N]` when all rows share one draw.
     target : Tensor [..., M]
-        Samples of the law to be learned; M may differ from N.
+        Samples of the distribution to be learned; M may differ from N.
     kappa : float
         Where the Huber loss turns from quadratic to linear; 0 is plain quantile regression.
 

@@ -10,33 +10,47 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 
 from portfolio_sdpo.errors import HistoryError, SettingsError
-from portfolio_sdpo.portfolio.analytic import Analytic, AnalyticSettings
+from portfolio_sdpo.portfolio.acting_learner import ActingLearner
+from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings
 from portfolio_sdpo.portfolio.market import Array, Market, Mask, all_cash
-from portfolio_sdpo.portfolio.on_paths import OnPaths
 from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.portfolio.return_measures import Volatility
 from portfolio_sdpo.portfolio.scenarios import Replay, Resample, ScenarioKind, Scenarios, window_paths
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule
-from portfolio_sdpo.rl.algorithms import AnySettings
+from portfolio_sdpo.rl.algorithms import AlgorithmSettings, resolve_settings
 from portfolio_sdpo.rl.algorithms.base import Problem
 from portfolio_sdpo.rl.checkpoint import load_checkpoint
 from portfolio_sdpo.rl.rollout import torch_generator
 from portfolio_sdpo.rl.threads import single_thread
 from portfolio_sdpo.settings import Settings
 
-AnyLearner = Annotated[AnalyticSettings | AnySettings, Field(discriminator="kind")]
-"""Gradients through the reward, or any of the algorithms acting on price paths."""
+
+def _resolve_learner(data: Any) -> Any:
+    """The settings that a table stands for; `kind = "sdpo"` with the estimator `analytic` is `AnalyticSettings`."""
+    if isinstance(data, AnalyticSettings):
+        return data
+    if isinstance(data, Mapping):
+        fields = dict(data)
+        if fields.get("kind") == "sdpo" and fields.get("estimator") == "analytic":
+            fields = {"kind": "analytic", **{k: v for k, v in fields.items() if k not in ("kind", "estimator")}}
+        if fields.get("kind") == "analytic":
+            return AnalyticSettings.__pydantic_validator__.validate_python(fields)
+    return resolve_settings(data)
+
+
+AnyLearner = Annotated[SerializeAsAny[Settings], BeforeValidator(_resolve_learner)]
+"""SDPO with the analytic estimator, or any of the algorithms acting on price paths."""
 
 
 class AgentSettings(Settings):
@@ -96,8 +110,9 @@ def build_learner(settings: AgentSettings, assets: int) -> PathLearner:
     """What the agent trains, for cash and stocks `assets` in number, with freshly initialised networks."""
     problem, learner = settings.problem(), settings.learner
     if isinstance(learner, AnalyticSettings):
-        return Analytic(learner, problem, assets, settings.fee)
-    return OnPaths(learner, problem, assets, settings.fee, settings.episodes)
+        return AnalyticLearner(learner, problem, assets, settings.fee)
+    assert isinstance(learner, AlgorithmSettings)
+    return ActingLearner(learner, problem, assets, settings.fee, settings.episodes)
 
 
 class Agent:
@@ -165,7 +180,7 @@ class Agent:
         """Become the agent that was interrupted amid the updates before its first decision."""
         learner = self._build(assets)
         load_checkpoint(checkpoint, learner, run)
-        learner.go_on(len(trace))
+        learner.resume(len(trace))
         self.partial_learner, self.trace = learner, list(trace)
 
     def _check(self, history: Market) -> None:
@@ -197,7 +212,7 @@ class Agent:
         else:
             learner, updates = self.learner, 0 if day == self.as_of else self.settings.further
         if updates and not made:
-            learner.renew()
+            learner.restart_estimates()
         bound = math.log1p(self.settings.limit.bound)
         for number in range(made, updates):
             draws = np.random.SeedSequence([self.seed, len(history) - 1, number])

@@ -1,48 +1,39 @@
-"""SDPO where the environment is known and smooth: gradients straight through the reward.
+"""SDPO on price paths with the analytic estimator: what trains the default portfolio.
 
-Growth is a smooth function of the weights, and prices do not depend on them. So along given price paths the return of
-every path is differentiable in the policy's parameters θ, and so is any risk measure of the returns:
+Growth is a smooth function of the weights, and prices do not depend on them. So `log_growth` is a reward model for
+`rl.estimators.analytic`, and Algorithm 1 (`rl.algorithms.sdpo`) runs without critics, advantages or exploration:
 
-    θ ← ascend  E[R(θ)] + Σ_i ln(slack_i(ρ_i(R(θ)))) / η_i
-
-without critics, advantages or exploration. The barrier's price 1 / (η · slack) comes from a running estimate of ρ_i, as
-in `Ipo`: one batch of paths is too few for a tail. Such an estimate would lag behind the policy, and the price would
-swing. Here the policy of the update before can be tried on the same paths, so the running estimate is moved by what the
-last step changed, and only its noise is averaged (the recursion of STORM, Cutkosky and Orabona 2019):
-
-    estimate ← ρ(θ) + (1 − smoothing) · (estimate − ρ(θ of the update before)),   both ρ on the newest paths.
-
-That takes the policy's step out and not a change of the law that paths are drawn from: with another day's scenarios the
-estimate, and the average of the weights that decisions are made with, begin anew (`renew`).
+    θ ← ascend  E[R(θ)] + Σ_i ln(slack_i(ρ_i(R(θ)))) / η_i.
 """
 
 from __future__ import annotations
 
-import copy
-import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from portfolio_sdpo.errors import DivergenceError
 from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.portfolio.policy_network import Allocation
-from portfolio_sdpo.risk import Barrier, suboptimality_bound
-from portfolio_sdpo.risk.constraint import slacks_of
-from portfolio_sdpo.rl.algorithms.base import Metrics, Problem, set_rate
-from portfolio_sdpo.rl.risk_advantage import empirical
+from portfolio_sdpo.rl.algorithms.ascent import GradientAscent
+from portfolio_sdpo.rl.algorithms.base import Problem
+from portfolio_sdpo.rl.algorithms.pricing import CappedBarrierPricing
+from portfolio_sdpo.rl.algorithms.sdpo import Sdpo
+from portfolio_sdpo.rl.estimators.analytic import AnalyticEstimator
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.settings import Settings
 
-HIGHEST_PRICE = 1.0
-"""What a unit of slack may be worth at most, where a constraint names no margin. The barrier's tangent must be steeper
-than the shadow price of the optimum, however large η grows, or the bound is not held."""
+Paths = tuple[Tensor, Tensor]
+"""Gross returns and listings, [P, L+1, A] each."""
 
 
 class AnalyticSettings(Settings):
-    """How an allocation policy looks and learns by gradients through the reward."""
+    """SDPO with the analytic estimator on price paths: how the allocation policy looks and learns.
+
+    Files name it by the kind `analytic`; `kind = "sdpo"` with `estimator = "analytic"` is read as the same.
+    """
 
     kind: Literal["analytic"] = "analytic"
     hidden: tuple[int, int] = (64, 64)
@@ -58,101 +49,77 @@ class AnalyticSettings(Settings):
     averaging: float = Field(default=0.98, ge=0, lt=1)
     """Decay, per update, of the running average of the weights that decisions are made with; 0 takes the newest."""
 
-    def share(self, iteration: int) -> float:
-        """Of the first learning rate, what is left at that iteration."""
-        return 1 - 0.9 * min(iteration / self.anneal, 1.0) if self.anneal else 1.0
+    @property
+    def estimator(self) -> str:
+        """The estimator of SDPO that this is."""
+        return self.kind
 
 
-class Analytic(PathLearner):
-    """An allocation policy and the rule by which a batch of price paths improves it."""
-
-    risk: Tensor
-    risk_variance: Tensor
-    updates: Tensor
+class AnalyticLearner(PathLearner):
+    """An allocation policy that SDPO improves by gradients through the growth of price paths."""
 
     def __init__(self, settings: AnalyticSettings, problem: Problem, assets: int, fee: float = 0.0) -> None:
-        super().__init__()
         self.settings = settings
-        self.problem = problem
         self.fee = fee
-        self.policy = Allocation(assets, settings.hidden, sees_held=fee > 0)
-        self.averaged = copy.deepcopy(self.policy).requires_grad_(False)
-        self.previous = copy.deepcopy(self.policy).requires_grad_(False)
-        # Far from its goal the policy sits in cash, where gradients are as small as the weights of the stocks.
-        self.optimiser = torch.optim.Adam(
-            self.policy.parameters(), lr=settings.learning_rate, betas=settings.betas, eps=1e-12
+        policy = Allocation(assets, settings.hidden, sees_held=fee > 0)
+        self.algorithm = Sdpo.from_parts(
+            settings,
+            problem,
+            policy,
+            estimator=lambda state: AnalyticEstimator(state, problem, policy, self._rewards, settings.smoothing),
+            pricing=lambda state: CappedBarrierPricing(problem.constraints),
+            ascent=lambda state: GradientAscent(
+                state,
+                policy,
+                learning_rate=settings.learning_rate,
+                anneal=settings.anneal,
+                betas=settings.betas,
+                averaging=settings.averaging,
+            ),
         )
-        count = len(problem.constraints)
-        self.register_buffer("risk", torch.zeros(count, dtype=torch.float64))
-        self.register_buffer("risk_variance", torch.zeros(count, dtype=torch.float64))
-        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
-        # Not saved: whoever goes on from a checkpoint goes on with another day and renews, or says how many there were.
-        self._since = 0
 
-    def renew(self) -> None:
-        self._since = 0
+    @property
+    def policy(self) -> Allocation:
+        """The policy that learns."""
+        policy: Allocation = self.algorithm.policy
+        return policy
 
-    def go_on(self, updates: int) -> None:
-        self._since = updates
+    @property
+    def averaged(self) -> Allocation:
+        """The policy that decides: the running average of the one that learns."""
+        averaged: Any = self.algorithm.averaged
+        return averaged
 
-    def update(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> Metrics:
+    def _rewards(self, policy: Allocation, paths: Paths) -> Tensor:
+        return log_growth(policy, *paths, self.fee)
+
+    def update(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> LogRow:
         """One step; nothing in it is random."""
-        iteration = int(self.updates)
-        set_rate(self.optimiser, self.settings.learning_rate * self.settings.share(iteration))
-        rewards = log_growth(self.policy, gross_returns, listed, self.fee)
-        with torch.no_grad():
-            before = log_growth(self.previous, gross_returns, listed, self.fee)
-        objective = self.problem.objective(_cumulated(rewards, self.problem.discount))
-        discounts = [self.problem.discount_of(constraint) for constraint in self.problem.constraints]
-        returns, returns_before = ([_cumulated(each, gamma) for gamma in discounts] for each in (rewards, before))
-        slacks = self._track(returns, returns_before)
-        metrics: Metrics = {"objective": objective.item()}
-        total = objective
-        for index, constraint in enumerate(self.problem.constraints):
-            eta = constraint.eta_at(iteration)
-            barrier = Barrier(eta=eta, margin=constraint.margin or 1 / (HIGHEST_PRICE * eta))
-            price = barrier.price(slacks[index])
-            total = total + price * constraint.slack(constraint.measure(returns[index]))
-            metrics[f"risk_{index}"] = float(self.risk[index])
-            metrics[f"slack_{index}"] = slacks[index]
-            metrics[f"price_{index}"] = price
-            metrics[f"regime_{index}"] = barrier.regime(slacks[index])
-        metrics["suboptimality_bound"] = suboptimality_bound(self.problem.constraints, iteration)
-        if not math.isfinite(total.item()):
-            raise DivergenceError("the return of a price path is not finite: lower the learning rate.")
-        torch._foreach_copy_(list(self.previous.parameters()), list(self.policy.parameters()))
-        self.optimiser.zero_grad()
-        (-total).backward()
-        self.optimiser.step()
-        self._average()
-        return metrics
+        updates: Any = self.algorithm.updates
+        return self.algorithm.update((gross_returns, listed), int(updates), generator)
+
+    def restart_estimates(self) -> None:
+        self.resume(0)
+
+    def resume(self, updates: int) -> None:
+        estimator, ascent = self.algorithm.estimator, self.algorithm.ascent
+        assert isinstance(estimator, AnalyticEstimator) and isinstance(ascent, GradientAscent)
+        estimator.restart(updates)
+        ascent.restart(updates)
 
     @torch.no_grad()
     def weights(self, gross_returns: Tensor, listed: Tensor, held: Tensor) -> Tensor:
         logits = self.averaged.logits(gross_returns.unsqueeze(0), listed.unsqueeze(0))[0, -1]
         return self.averaged.weights(logits, held)
 
+    def state_dict(self) -> dict[str, Any]:
+        return self.algorithm.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
+        return self.algorithm.load_state_dict(state_dict)
+
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
-        return [self.optimiser]
-
-    @torch.no_grad()
-    def _average(self) -> None:
-        # A plain mean of the weights so far until the window is full.
-        weight = max(1.0 - self.settings.averaging, 1.0 / self._since)
-        torch._foreach_lerp_(list(self.averaged.parameters()), list(self.policy.parameters()), weight)
-
-    def _track(self, returns: Sequence[Tensor], before: Sequence[Tensor]) -> list[float]:
-        """Slacks after the newest returns [P] of every constraint, and those of the policy before on the same paths."""
-        self.updates += 1
-        self._since += 1
-        gain = max(self.settings.smoothing, 1.0 / self._since)
-        for index, constraint in enumerate(self.problem.constraints):
-            risk, error = empirical(constraint.measure, returns[index].detach())
-            then, _ = empirical(constraint.measure, before[index])
-            self.risk[index] = risk + (1 - gain) * (self.risk[index] - then)
-            self.risk_variance[index] = (1 - gain) ** 2 * self.risk_variance[index] + gain**2 * error**2
-        errors = self.risk_variance.sqrt().tolist()
-        return slacks_of(self.problem.constraints, self.risk.tolist(), errors)
+        return self.algorithm.optimisers()
 
 
 def log_growth(policy: Allocation, gross_returns: Tensor, listed: Tensor, fee: float = 0.0) -> Tensor:
@@ -178,8 +145,3 @@ def log_growth(policy: Allocation, gross_returns: Tensor, listed: Tensor, fee: f
         paid_out = (drifted - stays).sum(-1)
         held = torch.cat([stays[:, :1] + paid_out.unsqueeze(-1), stays[:, 1:]], -1)
     return torch.stack(rewards, 1)
-
-
-def _cumulated(rewards: Tensor, discount: float) -> Tensor:
-    """Σ_t γ^t reward_t, [P]."""
-    return (rewards * discount ** torch.arange(rewards.shape[1])).sum(-1)

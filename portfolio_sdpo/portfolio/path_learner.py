@@ -1,38 +1,48 @@
 """What a walk-forward trains: an allocation policy over price paths, and the rule by which paths improve it.
 
-`Analytic` goes straight through the reward, `OnPaths` lets any of the algorithms act on the paths.
+`AnalyticLearner` is SDPO with the analytic estimator, whose gradients go straight through the reward; `ActingLearner`
+lets any of the algorithms act on the paths.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.log import LogRow
 
 
-class PathLearner(nn.Module, ABC):
-    """A policy and its learning. All that has to survive a restart is a parameter, a buffer or in `optimisers`."""
+class PathLearner(ABC):
+    """A policy and its learning. All that has to survive a restart is in `state_dict` or in `optimisers`."""
 
     @abstractmethod
-    def update(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> Metrics:
+    def update(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> LogRow:
         """Improve the policy on paths [P, L+1, A]: row l is seen at decision l, row l+1 is earned by it.
 
         Returned is the learner's view before it: `objective`, and for constraint i `risk_i`, `slack_i`, `regime_i`.
         """
 
-    def renew(self) -> None:
-        """From now on paths are drawn from another law: running estimates about the old one begin anew."""
+    def restart_estimates(self) -> None:  # noqa: B027 — most learners have none
+        """Paths are drawn from another distribution from now on: running estimates about the old one restart."""
 
-    def go_on(self, updates: int) -> None:
-        """After a checkpoint: so many updates were made since the last `renew`, and the law is still the same."""
+    def resume(self, updates: int) -> None:  # noqa: B027
+        """After a checkpoint: so many updates were made since the last restart, and the distribution is the same."""
 
     @abstractmethod
     def weights(self, gross_returns: Tensor, listed: Tensor, held: Tensor) -> Tensor:
         """Weights [A] after the sessions [L, A] that were seen last, newest at the end; `held` [A] drifted there."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint saves, besides the optimisers."""
+
+    @abstractmethod
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
+        """Become the learner that was saved."""
 
     @abstractmethod
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:

@@ -1,7 +1,6 @@
 """What "safe" means: risk measures, constraints on them, and the barrier that keeps a policy inside."""
 
-from portfolio_sdpo.risk.barrier import Barrier, Regime, suboptimality_bound
-from portfolio_sdpo.risk.constraint import Constraint, EtaSchedule, Sense
+from portfolio_sdpo.risk.constraint import Barrier, Constraint, EtaSchedule, Regime, Sense, suboptimality_bound
 from portfolio_sdpo.risk.influence import ClosedForm, Influence, PiecewiseLinear, Quadratic
 from portfolio_sdpo.risk.measures import (
     BadStateProbability,

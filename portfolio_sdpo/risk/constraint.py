@@ -1,17 +1,24 @@
-"""A safety constraint: signal, risk measure, bound and sense, with the barrier's weight and the budget's discount."""
+"""A safety constraint, rho(Y) within a bound, and the log barrier that keeps a policy inside it (eq. 13)."""
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar
 
+import torch
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator
 from torch import Tensor
 
+from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.risk.measures import BadStateProbability, CVaR, MeanSemideviation, Measure, Variance
 from portfolio_sdpo.risk.spec import parse
 from portfolio_sdpo.settings import Settings
 
 Sense = Literal["<=", ">="]
 Scalar = TypeVar("Scalar", float, Tensor)
+
+Regime = Literal["interior", "margin", "violated"]
+"""Where a slack is: on the logarithm, on its tangent but inside the bound, or beyond the bound."""
 
 LEAST_MARGIN = 1e-12
 """Below this, single precision could not tell the barrier's margin from 0."""
@@ -69,7 +76,7 @@ class Constraint(Settings):
     discount: float | None = Field(default=None, gt=0, le=1, validate_default=True)
     """Discount of this signal's budget: 1 bounds the plain sum over the episode, None is the training discount."""
     margin: float | None = Field(default=None, ge=LEAST_MARGIN)
-    """Slack below which the barrier goes on as its tangent; None lets the trainer take it from the standard error."""
+    """Slack below which the barrier continues as its tangent; None lets the trainer take it from the standard error."""
     confidence: float = Field(default=0.0, ge=0)
     """How many standard errors of the estimated risk are taken off the slack."""
     name: str = Field(default="", validate_default=True)
@@ -139,6 +146,51 @@ class Constraint(Settings):
         return self.eta.at(iteration) if isinstance(self.eta, EtaSchedule) else self.eta
 
 
-def slacks_of(constraints: Iterable[Constraint], risks: Iterable[float], errors: Iterable[float]) -> list[float]:
+def compute_slacks(constraints: Iterable[Constraint], risks: Iterable[float], errors: Iterable[float]) -> list[float]:
     """How far inside its bound each estimated risk is, given its standard error."""
     return [item.slack(risk, error) for item, risk, error in zip(constraints, risks, errors, strict=True)]
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """(1 / eta) ln(slack) from `margin` upwards (eq. 13 of the paper), below it the tangent at `margin`.
+
+    The tangent's slope 1 / (eta margin) is the largest shadow price, and it leads back inside after a violation.
+
+    >>> barrier = Barrier(eta=20, margin=0.1)
+    >>> barrier.regime(-0.3), barrier.price(-0.3)
+    ('violated', 0.5)
+    """
+
+    eta: float
+    margin: float
+    """In the unit of the slack."""
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("eta", self.eta, 0.0), ("margin", self.margin, LEAST_MARGIN)):
+            if not (math.isfinite(value) and value >= least and value > 0):
+                raise SettingsError(f"Barrier.{name}: must be a positive, finite number (got {value}).")
+
+    def __call__(self, slack: Tensor) -> Tensor:
+        """The barrier's value, to be maximised, for each slack `[...]`; finite for every finite slack."""
+        on_logarithm = slack.clamp_min(self.margin)
+        value = (on_logarithm.log() + (slack - on_logarithm) / self.margin) / self.eta
+        limits = torch.finfo(value.dtype)
+        return value.clamp(limits.min, limits.max)
+
+    def price(self, slack: Scalar) -> Scalar:
+        """The shadow price d barrier / d slack (the factor of eq. 14): what a unit of slack is worth."""
+        if isinstance(slack, Tensor):
+            return 1 / (self.eta * slack.clamp_min(self.margin))
+        return 1 / (self.eta * max(slack, self.margin))
+
+    def regime(self, slack: Tensor | float) -> Regime:
+        """Where a single slack is; NaN counts as violated."""
+        if slack >= self.margin:
+            return "interior"
+        return "margin" if slack > 0 else "violated"
+
+
+def suboptimality_bound(constraints: Iterable[Constraint], iteration: int) -> float:
+    """Most that the barriers can cost in the objective at their optimum: the sum of 1 / eta_i (Theorem 1)."""
+    return sum(1 / constraint.eta_at(iteration) for constraint in constraints)

@@ -1,7 +1,12 @@
 """Influence functions: what one more unit of probability at y does to a risk measure, to first order.
 
-For a law P and a risk measure rho, u(y) = rho(P) + d/de rho((1 - e) P + e delta_y) at e = 0. The shift by rho(P) makes
-E_P[u(Y)] = rho(P), and the policy gradient of rho is the policy gradient of the expectation of u (design, section 4).
+For a distribution P and a risk measure rho, u(y) = rho(P) + d/de rho((1 - e) P + e delta_y) at e = 0. The shift by
+rho(P) makes E_P[u(Y)] = rho(P), and the policy gradient of rho is the policy gradient of the expectation of u.
+
+The second half pools many influence functions into one: the mean of u_j(offset_j + x) over distributions j, for every
+row of points x. Evaluated one by one, a mean over J distributions costs J evaluations per point. But a sum of parabolas
+is a parabola, and a sum of piecewise linear functions is piecewise linear: built once, either is then as cheap as that
+of a single distribution. Both are kept in double precision and centred, so that a common offset costs no digits.
 """
 
 from abc import ABC, abstractmethod
@@ -11,29 +16,35 @@ import torch
 from torch import Tensor
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.risk.pooling import LawByLaw, Parabola, Polyline, Pooled
 
 GRID = 257
-"""Points on which the autograd influence is evaluated besides the law's own atoms."""
+"""Points on which the autograd influence is evaluated besides the distribution's own atoms."""
 REACH = 0.25
-"""How far that grid reaches beyond the law's range on each side, as a fraction of the range."""
+"""How far that grid reaches beyond the distribution's range on each side, as a fraction of the range."""
 LEAST_REACH = 0.01
-"""The same for a law that is (almost) a single point x, as a fraction of 1 + |x|."""
+"""The same for a distribution that is (almost) a single point x, as a fraction of 1 + |x|."""
 
 MOST_KNOTS = 1 << 22
 """Pooled, piecewise linear functions keep all their knots for every offset, unless that takes more memory than this."""
 
+Pooled = Callable[[Tensor], Tensor]
+"""Points x `[L, P]` to the mean of u_j(offset_j + x), `[L, P]`."""
+
+_CHUNK = 1 << 15
+"""Points that are evaluated at a time: scratch memory stays in cache."""
+
 
 class Influence(ABC):
-    """The influence function of a risk measure at a batch of laws, detached from any graph.
+    """The influence function of a risk measure at a batch of distributions, detached from any graph.
 
-    Called on y `[*laws, ..., K]` it gives u(y) of the same shape and dtype: the dimensions of the batch of laws come
-    first in y (each may also be 1), and every further dimension of y meets the same law. A y with too few dimensions
-    for that, such as `[K]`, is met by every law and gives `[*laws, K]`.
+    Called on y `[*batch, ..., K]` it gives u(y) of the same shape and dtype: the dimensions of the batch of
+    distributions come first in y (each may also be 1), and every further dimension of y is evaluated under the same
+    distribution. A y with too few dimensions for that, such as `[K]`, is evaluated under every distribution and gives
+    `[*batch, K]`.
 
     >>> from portfolio_sdpo.risk import Variance
-    >>> law = torch.tensor([[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]])  # two laws
-    >>> Variance().influence(law)(torch.zeros(2, 100, 32)).shape
+    >>> distribution = torch.tensor([[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]])  # two distributions
+    >>> Variance().influence(distribution)(torch.zeros(2, 100, 32)).shape
     torch.Size([2, 100, 32])
     """
 
@@ -42,12 +53,15 @@ class Influence(ABC):
         """u(y), shape and dtype of y."""
 
     def pool(self, offset: Tensor, share: Tensor) -> Pooled:
-        """The mean over J laws `[J]`, weighted by `share` `[J, L]`, of u_j(offset + x), as a function of x `[L, P]`."""
-        return LawByLaw(self, offset, share)
+        """Σ_j share[j, l] u_j(offset[j, l] + x[l, p]) as a function of points x `[L, P]`, differentiable in x.
+
+        offset, share: `[J, L]`, J the distributions of this batch `[J]`; shares sum to 1 over J.
+        """
+        return PooledOneByOne(self, offset, share)
 
 
 class ClosedForm(Influence):
-    """u(y) = formula(y, *parameters), each parameter `[*laws]`."""
+    """u(y) = formula(y, *parameters), each parameter `[*batch]`."""
 
     def __init__(self, formula: Callable[..., Tensor], *parameters: Tensor) -> None:
         self._formula = formula
@@ -58,7 +72,7 @@ class ClosedForm(Influence):
 
 
 class Quadratic(Influence):
-    """u(y) = (y - centre)^2, centre `[*laws]`."""
+    """u(y) = (y - centre)^2, centre `[*batch]`."""
 
     def __init__(self, centre: Tensor) -> None:
         self._centre = centre.detach()
@@ -71,24 +85,24 @@ class Quadratic(Influence):
 
 
 class PiecewiseLinear(Influence):
-    """Linear between sorted `knots` `[*laws, M]`, where it takes `heights` `[*laws, M]`.
+    """Linear between sorted `knots` `[*batch, M]`, where it takes `heights` `[*batch, M]`.
 
-    `slopes` `[*laws, M + 1]` are those left of the first knot, between knots, and right of the last one.
+    `slopes` `[*batch, M + 1]` are those left of the first knot, between knots, and right of the last one.
     """
 
     def __init__(self, knots: Tensor, heights: Tensor, slopes: Tensor) -> None:
         self._knots, self._heights, self._slopes = knots.detach(), heights.detach(), slopes.detach()
 
     def __call__(self, y: Tensor) -> Tensor:
-        laws = self._knots.shape[:-1]
-        y = y.reshape((1,) * (len(laws) + 1 - y.dim()) + y.shape)
-        laws = broadcast_shape(laws, y.shape[: len(laws)])
-        shape = laws + y.shape[len(laws) :]
+        batch = self._knots.shape[:-1]
+        y = y.reshape((1,) * (len(batch) + 1 - y.dim()) + y.shape)
+        batch = broadcast_shape(batch, y.shape[: len(batch)])
+        shape = batch + y.shape[len(batch) :]
 
-        # One row per law: knots, heights [B, M], slopes [B, M + 1], points [B, P].
-        points = y.expand(shape).reshape(laws.numel(), -1)
+        # One row per distribution: knots, heights [B, M], slopes [B, M + 1], points [B, P].
+        points = y.expand(shape).reshape(batch.numel(), -1)
         knots, heights, slopes = (
-            table.to(y.dtype).expand(*laws, table.shape[-1]).reshape(laws.numel(), -1)
+            table.to(y.dtype).expand(*batch, table.shape[-1]).reshape(batch.numel(), -1)
             for table in (self._knots, self._heights, self._slopes)
         )
         piece = torch.searchsorted(knots.contiguous(), points.detach().contiguous(), right=True)
@@ -102,13 +116,80 @@ class PiecewiseLinear(Influence):
         return Polyline(self._knots, self._heights, self._slopes, offset, share)
 
 
+class PooledOneByOne:
+    """Any u, by evaluating it at every distribution: the reference."""
+
+    def __init__(self, u: Callable[[Tensor], Tensor], offset: Tensor, share: Tensor) -> None:
+        self._u, self._offset, self._share = u, offset.unsqueeze(-1), share.unsqueeze(-1)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        # [J, L, 1] + [L, P]
+        count = len(self._offset)
+        return _by_columns(lambda part: (self._share * self._u(self._offset + part)).sum(0), x, 64 * _CHUNK // count)
+
+
+class Parabola:
+    """u_j(y) = (y - centre_j)^2, centre `[J]`."""
+
+    def __init__(self, centre: Tensor, offset: Tensor, share: Tensor) -> None:
+        distance, share = offset.double() - centre.double().unsqueeze(-1), share.double()
+        mean = (share * distance).sum(0)
+        self._mean = mean.unsqueeze(-1)
+        self._least = (share * (distance - mean).square()).sum(0).unsqueeze(-1)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return _by_columns(lambda part: (part + self._mean).square() + self._least, x)
+
+
+class Polyline:
+    """u_j through (knots, heights) `[J, M]`, knots sorted, with slopes `[J, M + 1]` before, between and after them."""
+
+    def __init__(self, knots: Tensor, heights: Tensor, slopes: Tensor, offset: Tensor, share: Tensor) -> None:
+        knots, heights, slopes = knots.double(), heights.double(), slopes.double()
+        # [L, J, 1], and tables [L, J, M] of every distribution's knots as seen from its offset
+        share, offset = share.double().T.unsqueeze(-1), offset.double().T.unsqueeze(-1)
+        knots_seen = knots - offset
+        self._centre = knots_seen.mean((1, 2)).unsqueeze(-1)
+        knots_seen -= self._centre.unsqueeze(-1)
+
+        # At each knot the slope changes and, where knots coincide or heights are rounded, so may the height.
+        bend = share * slopes.diff(dim=-1)
+        jump = heights.diff(dim=-1) - slopes[:, 1:-1] * knots.diff(dim=-1)
+        jump = share * torch.cat([torch.zeros_like(heights[:, :1]), jump], dim=-1)
+        # Lines a + b x in order of their pieces: the outermost left one, to which every knot adds.
+        leftmost = heights[:, :1] - slopes[:, :1] * knots_seen[..., :1]
+        self._knots, order = knots_seen.flatten(1).contiguous().sort(dim=-1)
+        self._height = _cumulated(share * leftmost, (jump - bend * knots_seen).flatten(1).gather(-1, order))
+        self._slope = _cumulated(share * slopes[:, :1], bend.flatten(1).gather(-1, order))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return _by_columns(self._lines, x)
+
+    def _lines(self, x: Tensor) -> Tensor:
+        x = (x - self._centre).contiguous()
+        piece = torch.searchsorted(self._knots, x.detach(), right=True)
+        return torch.addcmul(self._height.gather(-1, piece), self._slope.gather(-1, piece), x)
+
+
+def _by_columns(function: Pooled, x: Tensor, points: int = _CHUNK) -> Tensor:
+    """The function of x `[L, P]`, in its dtype, on about so many points at a time."""
+    parts = torch.split(x, max(1, points // len(x)), dim=-1)
+    return torch.cat([function(part).to(x.dtype) for part in parts], dim=-1)
+
+
+def _cumulated(first: Tensor, increments: Tensor) -> Tensor:
+    """Sums of `first` `[L, J, 1]` over J and of the first 0 ... K increments `[L, K]`, `[L, K + 1]`."""
+    return torch.cat([first.sum(1), increments], dim=-1).cumsum(-1)
+
+
 def influence_by_autograd(
     measure: Callable[[Tensor, Tensor], Tensor], values: Tensor, weights: Tensor, owner: str
 ) -> PiecewiseLinear:
     """The influence function of any differentiable measure, interpolated between points of weight zero.
 
-    The law `values`, `weights` `[..., N]` gets `GRID` further atoms of weight 0. The derivative of rho(w / sum(w)) with
-    respect to each weight is the Gateaux derivative towards that atom, and its mean under the law is 0.
+    The distribution `values`, `weights` `[..., N]` gets `GRID` further atoms of weight 0. The derivative of
+    rho(w / sum(w)) with respect to each weight is the Gateaux derivative towards that atom, and its mean under the
+    distribution is 0.
     """
     low, high = values.amin(-1, keepdim=True), values.amax(-1, keepdim=True)
     least = LEAST_REACH * (1 + torch.maximum(low.abs(), high.abs()))
@@ -116,7 +197,7 @@ def influence_by_autograd(
     steps = torch.linspace(0, 1, GRID, dtype=values.dtype, device=values.device)
     grid = (low - reach) + steps * (high - low + 2 * reach)
 
-    # The law's own atoms are knots too, so that the mean of u under the law is rho exactly.
+    # The distribution's own atoms are knots too, so that the mean of u under the distribution is rho exactly.
     knots, order = torch.cat([values, grid], dim=-1).detach().sort(dim=-1)
     with torch.enable_grad():
         mass = torch.cat([weights.detach(), torch.zeros_like(grid)], dim=-1).gather(-1, order).requires_grad_()
@@ -140,6 +221,6 @@ def broadcast_shape(*shapes: torch.Size) -> torch.Size:
 
 
 def _against(y: Tensor, parameter: Tensor) -> Tensor:
-    """A parameter `[*laws]` as `[*laws, 1, ..., 1]`, ready to meet y `[*laws, ..., K]`."""
+    """A parameter `[*batch]` as `[*batch, 1, ..., 1]`, ready to meet y `[*batch, ..., K]`."""
     ones = (1,) * max(1, y.dim() - parameter.dim())
     return parameter.to(y.dtype).reshape(parameter.shape + ones)

@@ -1,7 +1,8 @@
-"""Risk measures rho: functions of the law of a cumulated signal (table of rho in the paper's Problem Formulation).
+"""Risk measures rho: functions of the distribution of a cumulated signal (Table 2 of the paper, section 4).
 
-A law is given by values `[..., N]`, samples or quantiles in any order, and weights that sum to 1 over the last axis.
-The dots are a batch of laws: the paper's rho(Y) is the mean over initial states s0 of a measure of the laws Y(s0).
+A distribution is given by values `[..., N]`, samples or quantiles in any order, and weights that sum to 1 over the last
+axis. The dots are a batch of distributions: the paper's rho(Y) is the mean over initial states s0 of a measure of the
+distributions Y(s0).
 """
 
 from abc import abstractmethod
@@ -12,6 +13,7 @@ import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 from torch import Tensor
 
+from portfolio_sdpo.common.plugins import Registry
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.risk.importable import ImportableFunction
 from portfolio_sdpo.risk.influence import (
@@ -25,11 +27,14 @@ from portfolio_sdpo.risk.influence import (
 from portfolio_sdpo.settings import Settings
 
 Tail = Literal["lower", "upper"]
-"""The bad side of a law: `lower` for rewards, `upper` for costs."""
+"""The bad side of a distribution: `lower` for rewards, `upper` for costs."""
 
 
 class RiskMeasure(Settings):
-    """A (sub)differentiable function of a law. A new one needs a `kind` and `evaluate`; autograd does the rest.
+    """A (sub)differentiable function of a distribution: a new one needs `kind` and `evaluate`, autograd does the rest.
+
+    Defining the class makes its `kind` known to this process; an installed package makes it known everywhere by an
+    entry point of the group `portfolio_sdpo.measures` whose name is the kind.
 
     >>> class Spread(RiskMeasure):
     ...     kind: Literal["spread"] = "spread"
@@ -42,8 +47,8 @@ class RiskMeasure(Settings):
     kind: str
     """The name of this measure in files; a class that sets none cannot be instantiated."""
 
-    kinds: ClassVar[dict[str, type["RiskMeasure"]]] = {}
-    """Every measure by its kind; defining the class enters it here."""
+    kinds: ClassVar[Registry[type["RiskMeasure"]]] = Registry("portfolio_sdpo.measures")
+    """Every measure by its kind; defining the class registers it here."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -51,21 +56,22 @@ class RiskMeasure(Settings):
         kind = cls.model_fields["kind"].default
         if not isinstance(kind, str):
             return
-        known = RiskMeasure.kinds.get(kind, cls)
+        known = RiskMeasure.kinds.registered(kind) or cls
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"{cls.__name__}: the kind {kind!r} belongs to {known.__module__}.{known.__qualname__}")
-        RiskMeasure.kinds[kind] = cls
+        # The same class once more is a notebook's cell that was run again.
+        RiskMeasure.kinds.register(kind, cls, replace=True)
 
     @abstractmethod
     def evaluate(self, values: Tensor, weights: Tensor) -> Tensor:
-        """rho of each law: values and weights, both `[..., N]`, to `[...]`, differentiable in both."""
+        """rho of each distribution: values and weights, both `[..., N]`, to `[...]`, differentiable in both."""
 
     def differentiate(self, values: Tensor, weights: Tensor) -> Influence:
-        """The influence function at each law `[..., N]`; override it where a closed form exists."""
+        """The influence function at each distribution `[..., N]`; override it where a closed form exists."""
         return influence_by_autograd(self.evaluate, values, weights, owner=type(self).__name__)
 
     def __call__(self, values: Tensor, weights: Tensor | None = None) -> Tensor:
-        """rho of each law.
+        """rho of each distribution.
 
         values: `[..., N]`, samples or quantiles in any order.
         weights: broadcastable to values, nonnegative, summing to 1 over the last axis; None is 1/N each.
@@ -74,16 +80,29 @@ class RiskMeasure(Settings):
         >>> CVaR(alpha=0.5)(torch.tensor([4.0, 1.0, 3.0, 2.0]))
         tensor(1.5000)
         """
-        return self.evaluate(*_law(values, weights))
+        return self.evaluate(*_distribution(values, weights))
 
     def influence(self, values: Tensor, weights: Tensor | None = None) -> Influence:
-        """u with E_law[u(Y)] = rho(law) at each law, arguments as for the measure itself; see `Influence`."""
+        """u with E[u(Y)] = rho at each distribution, arguments as for the measure itself; see `Influence`."""
         with torch.no_grad():
-            return self.differentiate(*_law(values, weights))
+            return self.differentiate(*_distribution(values, weights))
+
+    def estimate(self, samples: Tensor) -> tuple[float, float]:
+        """rho of samples `[K]` of one distribution, and its standard error by the influence function.
+
+        A single sample has an infinite standard error.
+
+        >>> Expectation().estimate(torch.tensor([1.0, 3.0]))
+        (2.0, 1.0)
+        """
+        risk = self(samples).item()
+        if len(samples) < 2:
+            return risk, float("inf")
+        return risk, (self.influence(samples)(samples).std() / len(samples) ** 0.5).item()
 
     @property
     def linear(self) -> bool:
-        """Whether rho is linear in the law, so that the policy-gradient theorem applies as it stands."""
+        """Whether rho is linear in the distribution, so that the policy-gradient theorem applies as it stands."""
         return False
 
     @property
@@ -93,7 +112,7 @@ class RiskMeasure(Settings):
         return f"{self.kind}[{', '.join(numbers)}]" if numbers else self.kind
 
 
-def _resolved(data: Any) -> Any:
+def _resolve(data: Any) -> Any:
     """A measure, or the table of one read from a file, as the measure."""
     if isinstance(data, RiskMeasure):
         return data
@@ -105,7 +124,7 @@ def _resolved(data: Any) -> Any:
     return RiskMeasure.kinds[data["kind"]](**data)
 
 
-Measure = Annotated[SerializeAsAny[RiskMeasure], BeforeValidator(_resolved)]
+Measure = Annotated[SerializeAsAny[RiskMeasure], BeforeValidator(_resolve)]
 """Type of a settings field that holds any risk measure, a researcher's own too; files tell them apart by `kind`."""
 
 
@@ -138,7 +157,7 @@ class BadStateProbability(_Mean):
 
 
 class CVaR(RiskMeasure):
-    """Mean of the worst fraction alpha of the law, an atom at the alpha-quantile counted by the part inside the tail.
+    """Mean of the worst fraction alpha of the distribution (Table 2); the atom at its edge counts by the part inside.
 
     `lower` takes the lowest values, for rewards, to be bounded from below; `upper` the highest, for costs, to be
     bounded from above. u(y) = nu - max(nu - y, 0) / alpha, with nu the alpha-quantile (lower tail).
@@ -150,7 +169,7 @@ class CVaR(RiskMeasure):
     tail: Tail = "lower"
 
     def evaluate(self, values: Tensor, weights: Tensor) -> Tensor:
-        # The paper's sum over tau_i <= alpha (eq. c_alpha). The equivalent E[u(Y)] would be shorter, but among equal
+        # The paper's sum over tau_i <= alpha (eq. 17). The equivalent E[u(Y)] would be shorter, but among equal
         # values (all cash) it sends the whole gradient to a single one.
         ordered, mass, room = self._tail(values, weights)
         # Not torch.minimum, which would share the gradient of an atom of weight 0 beyond the tail, where both are 0.
@@ -172,7 +191,7 @@ class CVaR(RiskMeasure):
 
 
 class Variance(RiskMeasure):
-    """E[(Y - mu)^2], the law's own (divided by N, not N - 1); u(y) = (y - mu)^2."""
+    """E[(Y - mu)^2] (eq. 18), the distribution's own (divided by N, not N - 1); u(y) = (y - mu)^2."""
 
     kind: Literal["variance"] = "variance"
 
@@ -251,7 +270,7 @@ class MeanSemideviation(RiskMeasure):
         return torch.relu(self._sign * (mean - values))
 
     def _root(self, moment: Tensor) -> Tensor:
-        # A root has no derivative at 0, where a constant law (all cash) is: its subgradient 0 is taken instead.
+        # A root has no derivative at 0, where a constant distribution (all cash) is: the subgradient 0 is taken.
         return torch.where(moment > 0, torch.where(moment > 0, moment, 1.0).pow(1 / self.order), 0.0)
 
 
@@ -285,10 +304,12 @@ class Custom(RiskMeasure):
         return self.name
 
 
-def _law(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+def _distribution(values: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
     """Values and weights, both `[..., N]` and of the values' dtype."""
     if values.dim() == 0 or values.shape[-1] == 0 or not values.is_floating_point():
-        raise ValueError(f"a law needs floating-point values [..., N], N > 0, not {values.dtype} {list(values.shape)}.")
+        raise ValueError(
+            f"a distribution needs floating-point values [..., N], N > 0, not {values.dtype} {list(values.shape)}."
+        )
     if weights is None:
         return values, torch.full_like(values, 1 / values.shape[-1])
     shape = broadcast_shape(values.shape, weights.shape)

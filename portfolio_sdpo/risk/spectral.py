@@ -1,4 +1,4 @@
-"""Spectral risk measures: the mean under a distorted law, where bad outcomes count more than their probability."""
+"""Spectral risk measures: the mean under a distorted distribution, in which bad outcomes count for more."""
 
 from abc import abstractmethod
 from typing import Annotated, Literal
@@ -110,7 +110,7 @@ class Spectral(RiskMeasure):
 
     def evaluate(self, values: Tensor, weights: Tensor) -> Tensor:
         # Summed by parts: x_(N) - sum of g(W_k) (x_(k+1) - x_(k)), which needs neither W_0 nor W_N.
-        ordered, cumulated = _sorted_law(values, weights)
+        ordered, cumulated = _sorted_distribution(values, weights)
         levels = cumulated[..., :-1]
         # At 0 and 1, reached only by atoms of weight 0, g is known, and its gradient may be infinite or NaN.
         inside = (levels > 0) & (levels < 1)
@@ -118,7 +118,7 @@ class Spectral(RiskMeasure):
         return ordered[..., -1] - (distorted * ordered.diff(dim=-1)).sum(-1)
 
     def differentiate(self, values: Tensor, weights: Tensor) -> Influence:
-        ordered, cumulated = _sorted_law(values, weights)
+        ordered, cumulated = _sorted_distribution(values, weights)
         levels = torch.cat([torch.zeros_like(cumulated[..., :1]), cumulated], dim=-1)
         slopes = self._finite_slope(levels)
         climbed = (slopes[..., 1:-1] * ordered.diff(dim=-1)).cumsum(-1)
@@ -145,7 +145,7 @@ class Spectral(RiskMeasure):
         return self.distortion.label
 
 
-def _sorted_law(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+def _sorted_distribution(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Values in increasing order and the weight cumulated up to each, both `[..., N]`."""
     ordered, order = values.sort(dim=-1)
     cumulated = weights.gather(-1, order).cumsum(-1)

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from portfolio_sdpo.nn.critic import Critic, MeanCritic, QuantileCritic, midpoints
 from portfolio_sdpo.nn.trunk import ObservationCodec, Trunk
-from portfolio_sdpo.rl.advantage import Grid, discounted_sum_ahead, lambda_returns, lambda_targets
 from portfolio_sdpo.rl.memory import Memory
-from portfolio_sdpo.rl.rollout import Rollout
+from portfolio_sdpo.rl.rollout import Grid, Rollout
 from portfolio_sdpo.settings import Settings
 
 
@@ -52,7 +51,7 @@ class CriticSettings(Settings):
     """Cosines in the embedding of a level (quantile critics)."""
     kappa: float = Field(default=0.0, ge=0)
     """Threshold of the Huber loss in standardised units (quantile critics); 0 is plain quantile regression, and the
-    fastest. Far below the law's own spread, or the quadratic part of the loss turns quantiles into expectiles and the
+    fastest. Far below the distribution's own spread, or the quadratic part of the loss turns quantiles into expectiles and the
     variance is underestimated."""
     shared_trunk: bool = False
     """Whether all critics stand on one trunk."""
@@ -70,9 +69,9 @@ class Valuation:
     """What a critic says of every transition of a rollout, calibrated on that rollout."""
 
     here: Tensor
-    """[n, N] law of the return-to-go at s_t, N equally likely atoms"""
+    """[n, N] distribution of the return-to-go at s_t, N equally likely atoms"""
     ahead: Tensor
-    """[n, N] the same at s_{t+1}, before calibration zero where the sum is closed, see `CriticBank.laws`"""
+    """[n, N] the same at s_{t+1}, before calibration zero where the sum is closed, see `CriticBank.predict`"""
     increments: Tensor
     """[n] TD errors of the means, δ_t = r_t + γ E[ahead] − E[here]"""
 
@@ -122,11 +121,11 @@ class CriticBank(nn.Module):
         assert isinstance(critic, Critic)
         return critic
 
-    def fit(self, rollout: Rollout, grid: Grid, generator: torch.Generator) -> dict[str, float]:
+    def fit(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:
         """Regression on a rollout and those in memory (Algorithm 1, lines 3–9), on the first one several times over."""
         loss = 0.0
         for turn in range(self.settings.warm_up if self.fits == 0 else 1):
-            inputs, targets = rollout.observation, self.targets(rollout, grid, generator)
+            inputs, targets = rollout.observation, self.targets(rollout, generator)
             if self.settings.transitions is not None and self.settings.transitions < len(inputs):
                 drawn = torch.randperm(len(inputs), generator=generator)[: self.settings.transitions]
                 inputs, targets = inputs[drawn], [target[drawn] for target in targets]
@@ -154,22 +153,22 @@ class CriticBank(nn.Module):
                 self._average()
         return loss.item()
 
-    def targets(self, rollout: Rollout, grid: Grid, generator: torch.Generator) -> list[Tensor]:
+    def targets(self, rollout: Rollout, generator: torch.Generator) -> list[Tensor]:
         """Samples [n, N] of every key's return-to-go (λ-targets); the λ-return [n, 1] for mean critics."""
         lam = self.settings.target_lambda
         targets = []
         for key in self.keys:
             signal, discount = rollout.signals[key[0]], key[1]
             if self.settings.kind == "mean":
-                _, ahead = self.laws(key, rollout, midpoints(1))
-                targets.append(lambda_returns(grid, signal, ahead.squeeze(-1), discount, lam).unsqueeze(-1))
+                _, ahead = self.predict(key, rollout, midpoints(1))
+                targets.append(lambda_returns(rollout.grid, signal, ahead.squeeze(-1), discount, lam).unsqueeze(-1))
             else:
-                _, ahead = self.laws(key, rollout, torch.rand(self.settings.atoms, generator=generator))
-                targets.append(lambda_targets(grid, signal, ahead, discount, lam, generator))
+                _, ahead = self.predict(key, rollout, torch.rand(self.settings.atoms, generator=generator))
+                targets.append(lambda_targets(rollout.grid, signal, ahead, discount, lam, generator))
         return targets
 
     @torch.no_grad()
-    def laws(self, key: tuple[str, float], rollout: Rollout, levels: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(self, key: tuple[str, float], rollout: Rollout, levels: Tensor) -> tuple[Tensor, Tensor]:
         """Quantiles [n, N] of the return-to-go at s_t and at s_{t+1}; the latter is zero where the sum is closed.
 
         A termination closes it. Truncated, an episode would have gone on, and the critic says what is missing; but an
@@ -187,20 +186,20 @@ class CriticBank(nn.Module):
             ahead[open_ended] = critic(rollout.next_observation[open_ended], levels)
         return here, ahead
 
-    def value(self, key: tuple[str, float], rollout: Rollout, grid: Grid, atoms: int) -> Valuation:
-        """The critic's laws at every transition, moved and scaled to what this rollout says of mean and spread.
+    def value(self, key: tuple[str, float], rollout: Rollout, atoms: int) -> Valuation:
+        """The critic's distributions at every transition, moved and scaled to what this rollout says of mean and spread.
 
         Location: a critic that is read through averaged weights lags behind an improving policy, by about the same
         amount in all states of a time step; the mean residual of all m episodes at that step takes the lag out. That
         fit uses up one degree of freedom, so the TD errors that are left are stretched by √(m/(m−1)), as for a sample
         variance. Scale: TD errors of the means are uncorrelated, so Var(Y(s0)) = E[Σ γ^2t δ_t²], which is far sharper
-        than the spread of returns; all laws are widened or narrowed by the factor that makes the critic's agree.
+        than the spread of returns; all distributions are widened or narrowed by the factor that makes the critic's agree.
         """
         signal, discount = key
-        values = rollout.signals[signal]
-        here, ahead = self.laws(key, rollout, midpoints(atoms))
+        values, grid = rollout.signals[signal], rollout.grid
+        here, ahead = self.predict(key, rollout, midpoints(atoms))
         increments = values + discount * ahead.mean(-1) - here.mean(-1)
-        residual = grid.lay_out(discounted_sum_ahead(grid, increments, discount))
+        residual = grid.lay_out(grid.sum_ahead(increments, discount))
         # [L, 1]
         present = grid.lay_out(torch.ones(len(rollout))).sum(1, keepdim=True)
         mean = torch.where(present > 1, residual.sum(1, keepdim=True) / present, 0.0)
@@ -219,7 +218,9 @@ class CriticBank(nn.Module):
         critics -= discount**2 * (weight * ahead.var(-1, unbiased=False))[rollout.ends].sum()
         if critics > 0 and explained > 0:
             factor = (explained / critics).sqrt()
-            here, ahead = (law.mean(-1, keepdim=True).lerp(law, factor) for law in (here, ahead))
+            here, ahead = (
+                distribution.mean(-1, keepdim=True).lerp(distribution, factor) for distribution in (here, ahead)
+            )
         return Valuation(here, ahead, increments)
 
     @torch.no_grad()
@@ -248,3 +249,37 @@ class CriticBank(nn.Module):
 def minibatches(count: int, parts: int, generator: torch.Generator) -> Iterator[Tensor]:
     """A random partition of 0 … count−1 into `parts` index tensors of nearly equal size."""
     yield from torch.randperm(count, generator=generator).tensor_split(min(parts, count))
+
+
+def lambda_targets(
+    grid: Grid, signal: Tensor, ahead: Tensor, discount: float, lam: float, generator: torch.Generator
+) -> Tensor:
+    """Samples [n, N] of the return-to-go of every transition: the targets of eq. 6, mixed over all step lengths.
+
+    The k-th sample at t is signal_t + γ · (with probability λ the k-th sample already built for t+1, else `ahead`, a
+    critic sample at s_{t+1}). λ = 0 is one-step TD, λ = 1 the plain return. `ahead` [n, N] is always used in the last
+    transition of an episode; it is zero there if nothing is to follow.
+    """
+    paid, fresh = grid.lay_out(signal), grid.lay_out(ahead)
+    alive = grid.lay_out(torch.ones(len(signal), dtype=torch.bool), fill=False)
+    keep = torch.rand(fresh.shape, generator=generator) < lam
+    targets = torch.empty_like(fresh)
+    for t in range(grid.length - 1, -1, -1):
+        following = fresh[t]
+        if t + 1 < grid.length:
+            following = torch.where(keep[t] & alive[t + 1].unsqueeze(-1), targets[t + 1], following)
+        targets[t] = paid[t].unsqueeze(-1) + discount * following
+    return grid.flatten(targets)
+
+
+def lambda_returns(grid: Grid, signal: Tensor, ahead: Tensor, discount: float, lam: float) -> Tensor:
+    """The expectation of `lambda_targets` over its coin flips: the λ-return [n], from values ahead [n]."""
+    paid, fresh = grid.lay_out(signal), grid.lay_out(ahead)
+    alive = grid.lay_out(torch.ones_like(signal))
+    targets = torch.empty_like(fresh)
+    for t in range(grid.length - 1, -1, -1):
+        following = fresh[t]
+        if t + 1 < grid.length:
+            following = torch.lerp(following, targets[t + 1], lam * alive[t + 1])
+        targets[t] = paid[t] + discount * following
+    return grid.flatten(targets)

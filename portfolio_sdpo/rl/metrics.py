@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import portfolio_sdpo
 from portfolio_sdpo.common.files import write_atomically
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.settings import Settings
 
 
@@ -39,7 +39,7 @@ def read_config(path: Path) -> dict[str, Any]:
     return record
 
 
-def write_rows(path: Path, rows: list[Metrics]) -> None:
+def write_rows(path: Path, rows: list[LogRow]) -> None:
     """The whole log as one Parquet file; columns are the union of all rows' names in order of appearance."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: [row.get(name) for row in rows] for name in names})
@@ -48,7 +48,7 @@ def write_rows(path: Path, rows: list[Metrics]) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def read_rows(path: Path) -> list[Metrics]:
+def read_rows(path: Path) -> list[LogRow]:
     """The log as it was; an entry that a row did not have stays absent."""
     try:
         table = pq.read_table(path)
@@ -65,7 +65,7 @@ class Events:
 
         self._writer = SummaryWriter(str(folder / "events"), purge_step=iteration + 1)
 
-    def add(self, iteration: int, row: Metrics) -> None:
+    def add(self, iteration: int, row: LogRow) -> None:
         for name, value in row.items():
             if isinstance(value, float):
                 self._writer.add_scalar(name, value, iteration)

@@ -27,7 +27,7 @@ from rich.text import Text
 
 from portfolio_sdpo.common.progress import StatusFile
 from portfolio_sdpo.risk import Constraint
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.trainer import Watcher
 
 _STYLES = {"interior": "green", "margin": "yellow", "violated": "red"}
@@ -51,7 +51,7 @@ class Line:
     pid: int = 0
 
     @classmethod
-    def of(cls, row: Metrics, total: int) -> Line:
+    def of(cls, row: LogRow, total: int) -> Line:
         kept = {
             name: value
             for name, value in row.items()
@@ -71,7 +71,7 @@ class LineFile:
         if self.read() is None:
             self._write(Line(0, total), final=True)
 
-    def write(self, row: Metrics, total: int) -> None:
+    def write(self, row: LogRow, total: int) -> None:
         """At most a few times a second, and always at the end."""
         line = Line.of(row, total)
         self._write(line, final=line.iteration >= total)
@@ -104,7 +104,7 @@ class Board:
     def watcher(self, name: str, total: int) -> Watcher:
         """To be given to `Trainer.run` in this process."""
 
-        def watch(row: Metrics) -> None:
+        def watch(row: LogRow) -> None:
             self._lines[name] = Line.of(row, total)
 
         return watch

@@ -12,6 +12,7 @@ import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -70,6 +71,11 @@ class Rollout:
         """[E] index of each episode's last transition"""
         return self.last.nonzero().squeeze(-1)
 
+    @cached_property
+    def grid(self) -> Grid:
+        """The transitions as a table of steps × episodes, for recursions over time"""
+        return Grid(self)
+
     def per_episode(self, values: Tensor) -> Tensor:
         """Sum of [n] values over each episode, [E]."""
         return torch.zeros(self.episodes, dtype=values.dtype).index_add_(0, self.episode, values)
@@ -108,6 +114,45 @@ class Rollout:
             episode=(kept.long().cumsum(0) - 1)[self.episode[chosen]],
             step=self.step[chosen],
         )
+
+
+class Grid:
+    """The flat transitions of a rollout laid out as [L, E] (step × episode), for recursions over time.
+
+    >>> # flat  [a0 a1 a2 b0 b1]   →   rows: [a0 b0], [a1 b1], [a2 –]
+    """
+
+    def __init__(self, rollout: Rollout) -> None:
+        self.length = int(rollout.step.max()) + 1
+        self.episodes = rollout.episodes
+        self._step = rollout.step
+        self._index = rollout.step * self.episodes + rollout.episode
+
+    def lay_out(self, flat: Tensor, fill: float = 0.0) -> Tensor:
+        """[n, ...] → [L, E, ...], `fill` where an episode is already over."""
+        grid = torch.full((self.length * self.episodes, *flat.shape[1:]), fill, dtype=flat.dtype)
+        grid[self._index] = flat
+        return grid.view(self.length, self.episodes, *flat.shape[1:])
+
+    def flatten(self, grid: Tensor) -> Tensor:
+        """[L, E, ...] → [n, ...], the inverse."""
+        return grid.reshape(-1, *grid.shape[2:])[self._index]
+
+    def sum_ahead(self, increments: Tensor, decay: float) -> Tensor:
+        """A_t = Σ_k decay^k · increment_{t+k} to the end of the episode, for flat increments [n].
+
+        With increments δ_t = r_t + γ V(s_{t+1}) − V(s_t) and decay γλ this is GAE (Schulman et al. 2016, eq. 16).
+        """
+        ahead = self.lay_out(increments)
+        for t in range(self.length - 2, -1, -1):
+            ahead[t] += decay * ahead[t + 1]
+        return self.flatten(ahead)
+
+    def sum_before(self, signal: Tensor, discount: float) -> Tensor:
+        """c_t = Σ_{k<t} γ^k signal_k, [L, E]; once an episode is over it stays at the episode's total."""
+        paid = self.lay_out(signal * discount ** self._step.to(signal.dtype))
+        total = paid.cumsum(0)
+        return total - paid
 
 
 class Purpose(IntEnum):

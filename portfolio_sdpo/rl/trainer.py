@@ -33,7 +33,8 @@ from portfolio_sdpo.errors import CheckpointError, DivergenceError, RunError, Se
 from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.rl import checkpoint, metrics
 from portfolio_sdpo.rl.algorithms import AnySettings, Problem, build
-from portfolio_sdpo.rl.algorithms.base import Algorithm, Metrics
+from portfolio_sdpo.rl.algorithms.base import Algorithm
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.rollout import Collector, Experience, Purpose, Rollout, stream, torch_generator
 from portfolio_sdpo.rl.workers import MakeEnv, WorkerCollector
 from portfolio_sdpo.settings import Settings
@@ -44,7 +45,7 @@ Probe = Callable[[Policy, int], dict[str, float]]
 """Looks at the policy of an iteration from outside, for instance on fresh episodes; its figures join the log."""
 Gauge = Callable[[Rollout, int], dict[str, float]]
 """Reads figures off the rollout of an iteration that no algorithm needs; they join the log."""
-Watcher = Callable[[Metrics], bool | None]
+Watcher = Callable[[LogRow], bool | None]
 """Is shown every row of the log as it is made, with `steps_per_second` added; by returning True it ends the run."""
 
 
@@ -134,7 +135,7 @@ class Trainer:
         self.iteration = 0
         self._acting: Policy | None = None
         self._begun: int | None = None
-        self.rows: list[Metrics] = []
+        self.rows: list[LogRow] = []
         self._start_digest = start_digest(settings, folder)
         self.run_id = settings.fingerprint(self._start_digest)
         self._open()
@@ -196,9 +197,10 @@ class Trainer:
 
     @property
     def policy(self) -> Policy:
-        return self.algorithm.policy
+        policy: Policy = self.algorithm.policy
+        return policy
 
-    def run(self, watch: Watcher | None = None) -> list[Metrics]:
+    def run(self, watch: Watcher | None = None) -> list[LogRow]:
         """Train to the end, or until `watch` has seen enough, and return the log, one row per iteration.
 
         Raises `InfeasibleConstraintError` if the end comes while the algorithm is still looking for a feasible policy.
@@ -230,8 +232,8 @@ class Trainer:
             self.algorithm.finish(self.iteration)
         return self.rows
 
-    def _iterate(self) -> Metrics:
-        row: Metrics = {"iteration": float(self.iteration)}
+    def _iterate(self) -> LogRow:
+        row: LogRow = {"iteration": float(self.iteration)}
         if self.probe:
             row |= self.probe(self.policy, self.iteration)
         rollout = self._collect()

@@ -1,4 +1,4 @@
-"""Critics: the formula of the network, units that come and go without a trace, and laws that are learnt."""
+"""Critics: the formula of the network, units that come and go without a trace, and distributions that are learnt."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def test_loss_does_not_depend_on_the_units(kind, location, scale):
     torch.testing.assert_close(losses[0], losses[1], atol=1e-5, rtol=1e-3)
 
 
-@pytest.mark.parametrize("law", ["exponential", "two points"])
-def test_learns_the_quantiles_of_a_law(law):
-    """Plain regression on fresh samples: an exponential law, and one with two atoms, of two sizes at once."""
+@pytest.mark.parametrize("distribution", ["exponential", "two points"])
+def test_learns_the_quantiles_of_a_law(distribution):
+    """Plain regression on fresh samples: an exponential distribution, and one with two atoms, of two sizes at once."""
 
     def quantile(tau):
-        return -torch.log1p(-tau) - 1 if law == "exponential" else (tau > 0.7).float() * 2 - 0.6
+        return -torch.log1p(-tau) - 1 if distribution == "exponential" else (tau > 0.7).float() * 2 - 0.6
 
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)

@@ -16,7 +16,7 @@ HEADS = [CategoricalHead(4), GaussianHead(2)]
 EACH = pytest.mark.parametrize("head", HEADS, ids=["categorical", "gaussian"])
 
 
-def law(head, parameters):
+def distribution(head, parameters):
     if isinstance(head, CategoricalHead):
         return Categorical(logits=parameters)
     mean, log_std = parameters.chunk(2, -1)
@@ -30,10 +30,10 @@ def parameters(*shape, seed=0):
 @EACH
 def test_formulas_are_those_of_torch(head):
     old, new = parameters(5, 3), parameters(5, 3, seed=1)
-    action = law(head, old).sample()
-    torch.testing.assert_close(head.log_prob(new, action), law(head, new).log_prob(action))
-    torch.testing.assert_close(head.entropy(new), law(head, new).entropy())
-    torch.testing.assert_close(head.kl(old, new), kl_divergence(law(head, old), law(head, new)))
+    action = distribution(head, old).sample()
+    torch.testing.assert_close(head.log_prob(new, action), distribution(head, new).log_prob(action))
+    torch.testing.assert_close(head.entropy(new), distribution(head, new).entropy())
+    torch.testing.assert_close(head.kl(old, new), kl_divergence(distribution(head, old), distribution(head, new)))
     assert head.log_prob(new, action).shape == head.kl(old, new).shape == (5, 3)
 
 
@@ -69,7 +69,7 @@ def test_mode_is_the_most_likely_action(head):
     some = parameters(50)
     mode = head.mode(some)
     for _ in range(20):
-        other = law(head, some).sample()
+        other = distribution(head, some).sample()
         assert (head.log_prob(some, mode) >= head.log_prob(some, other)).all()
 
 

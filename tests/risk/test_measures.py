@@ -79,10 +79,10 @@ def tensor(*numbers: float) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-def random_law(atoms: int = 23, laws: tuple[int, ...] = (), seed: int = 0) -> tuple[Tensor, Tensor]:
+def random_distribution(atoms: int = 23, distributions: tuple[int, ...] = (), seed: int = 0) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    values = 2 * torch.randn(*laws, atoms, generator=generator, dtype=torch.float64) + 1
-    weights = torch.rand(*laws, atoms, generator=generator, dtype=torch.float64) + 0.1
+    values = 2 * torch.randn(*distributions, atoms, generator=generator, dtype=torch.float64) + 1
+    weights = torch.rand(*distributions, atoms, generator=generator, dtype=torch.float64) + 0.1
     return values, weights / weights.sum(-1, keepdim=True)
 
 
@@ -99,7 +99,7 @@ VALUES, WEIGHTS = tensor(4, -2, 1, 0), tensor(0.4, 0.1, 0.3, 0.2)
 
 
 def exponential_wang(shift: float) -> float:
-    """E under Phi(Phi^-1(F) + shift), whose quantile at p is the law's at Phi(Phi^-1(p) - shift)."""
+    """E under Phi(Phi^-1(F) + shift), whose quantile at p is the distribution's at Phi(Phi^-1(p) - shift)."""
     return integrate.quad(lambda z: -2 * stats.norm.logsf(z - shift) * stats.norm.pdf(z), -8, 8)[0]
 
 
@@ -111,7 +111,7 @@ PHI_0, PHI_Z25 = stats.norm.pdf(0), stats.norm.pdf(stats.norm.ppf(0.25))
 DISCRETE_ENTROPIC = -2 * math.log(0.1 * math.exp(1) + 0.2 + 0.3 * math.exp(-0.5) + 0.4 * math.exp(-2))
 WORST_OF_TWO = 1.5 - 2 / math.sqrt(math.pi)
 
-# measure, on normal(1.5, 2), on exponential(mean 2), on the discrete law above
+# measure, on normal(1.5, 2), on exponential(mean 2), on the discrete distribution above
 ANSWERS = [
     (Expectation(), 1.5, 2, 1.7),
     (BadStateProbability(), 1.5, 2, 1.7),
@@ -209,7 +209,7 @@ def test_more_is_never_less(measure, atoms, gains):
 
 @every_measure
 def test_gradient_by_finite_differences(measure):
-    values, weights = random_law(atoms=7, laws=(2,))
+    values, weights = random_distribution(atoms=7, distributions=(2,))
     values.requires_grad_()
     weights.requires_grad_()
     assert torch.autograd.gradcheck(measure, (values, weights))
@@ -219,7 +219,7 @@ def test_gradient_by_finite_differences(measure):
 
 @every_measure
 def test_mean_of_influence_is_the_risk(measure):
-    values, weights = random_law(laws=(3,))
+    values, weights = random_distribution(distributions=(3,))
     risk = measure(values, weights)
     assert torch.allclose(mean_of(measure.influence(values, weights)(values), weights), risk, rtol=1e-12, atol=1e-12)
 
@@ -227,7 +227,7 @@ def test_mean_of_influence_is_the_risk(measure):
 @every_measure
 def test_influence_is_the_gateaux_derivative(measure):
     """(rho((1 - e) P + e Q) - rho(P)) / e against E_Q[u] - rho(P)."""
-    values, weights = random_law()
+    values, weights = random_distribution()
     towards, towards_weights = tensor(-0.37, 0.11, 2.3, 3.01), tensor(0.3, 0.2, 0.4, 0.1)
     # Beyond the support the derivative of a distortion that is infinitely steep at 0 or 1 is infinite.
     if not (isinstance(measure, Spectral) and measure.distortion.slope(tensor(0, 1)).isinf().any()):
@@ -243,7 +243,7 @@ def test_influence_is_the_gateaux_derivative(measure):
 @every_measure
 def test_autograd_influence_equals_the_closed_form(measure):
     twin = Custom(function=measure.evaluate)
-    values, weights = random_law(laws=(2,))
+    values, weights = random_distribution(distributions=(2,))
     if isinstance(measure, Entropic):  # ln(weight) has no derivative at weight 0: the same measure without logsumexp
         twin = Custom(function=lambda v, w: mean_of((measure.beta * v).exp(), w).log() / measure.beta)
     y = torch.linspace(0, 1, 50, dtype=torch.float64) * (values.amax() - values.amin()) + values.amin()
@@ -262,7 +262,7 @@ def test_influence_beyond_the_support_of_an_infinite_slope_stays_finite():
 @every_measure
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_influence_of_a_batch_of_laws(measure, dtype):
-    values, weights = (part.to(dtype) for part in random_law(laws=(2, 3)))
+    values, weights = (part.to(dtype) for part in random_distribution(distributions=(2, 3)))
     y = torch.randn(2, 3, 5, 7, dtype=dtype, generator=torch.Generator().manual_seed(1), requires_grad=True)
     influence = measure.influence(values.requires_grad_(), weights)
     u = influence(y)
@@ -271,7 +271,7 @@ def test_influence_of_a_batch_of_laws(measure, dtype):
         for j in range(3):
             alone = measure.influence(values[i, j], weights[i, j])
             assert torch.allclose(u[i, j], alone(y[i, j]), rtol=1e-4, atol=1e-4)
-    assert torch.autograd.grad(u.sum(), values, allow_unused=True)[0] is None, "detached from the law"
+    assert torch.autograd.grad(u.sum(), values, allow_unused=True)[0] is None, "detached from the distribution"
     for_every_law = influence(y[0, 0, 0])
     assert for_every_law.shape == (2, 3, 7)
     assert torch.allclose(for_every_law, influence(y[0, 0, 0].expand(2, 3, 7)))
@@ -291,7 +291,7 @@ def test_a_constant_law_gives_finite_values_and_gradients(measure):
 
 @every_measure
 def test_atoms_of_weight_zero_change_nothing(measure):
-    values, weights = random_law()
+    values, weights = random_distribution()
     padded = torch.cat([values, tensor(-9, 1, 9)]), torch.cat([weights, tensor(0, 0, 0)])
     assert measure(*padded).item() == pytest.approx(measure(values, weights).item(), rel=1e-12)
     y = torch.linspace(-1, 3, 9, dtype=torch.float64)
@@ -299,7 +299,7 @@ def test_atoms_of_weight_zero_change_nothing(measure):
 
 
 def test_weights_broadcast_and_default_to_equal():
-    values, weights = random_law(laws=(4,))
+    values, weights = random_distribution(distributions=(4,))
     assert torch.equal(Variance()(values, weights[0]), Variance()(values, weights[0].expand_as(values)))
     assert torch.allclose(Variance()(values), values.var(-1, correction=0))
 

@@ -1,4 +1,4 @@
-"""The bank of critics: laws that are known, calibration that is exact, units and averages that leave no trace."""
+"""The bank of critics: distributions that are known, calibration that is exact, units and averages that leave no trace."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_where_the_sum_of_a_signal_is_closed(kind, by_hand):
     plain = ("reward", 1.0)
     critics = bank(SMALL.model_copy(update={"kind": kind}), (REWARD, plain))
     for key, closed in ((REWARD, [True, False, False]), (plain, [True, True, False])):
-        here, ahead = critics.laws(key, rollout, midpoints(4))
+        here, ahead = critics.distributions(key, rollout, midpoints(4))
         assert (ahead[rollout.ends] == 0).all(-1).tolist() == closed
         assert ahead[rollout.starts].equal(here[rollout.starts + 1])
         assert (critics.value(key, rollout, Grid(rollout), 4).ahead[rollout.ends].abs().sum(-1) > 0).tolist()[-1]
@@ -68,7 +68,7 @@ def test_where_the_sum_of_a_signal_is_closed(kind, by_hand):
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_learns_known_laws(shared):
-    """Quantiles, means and variances of an exponential and of a two-point law, from 40 batches of 200."""
+    """Quantiles, means and variances of an exponential and of a two-point distribution, from 40 batches of 200."""
     settings = CriticSettings(
         kind="quantile", hidden=(32,), dimension=64, atoms=64, epochs=4, learning_rate=3e-3, shared_trunk=shared
     )
@@ -80,14 +80,14 @@ def test_learns_known_laws(shared):
     states, tau = torch.tensor([[0.0], [1.0]]), midpoints(64)
     with torch.no_grad():
         reward, pain = critics[REWARD](states, tau), critics[PAIN](states, tau)
-    for law, size in zip(reward, (1, 2), strict=True):
+    for distribution, size in zip(reward, (1, 2), strict=True):
         exact = -size * torch.log1p(-tau)
-        assert (law - 50 - exact).abs().mean() < 0.1 * size
-        assert law.mean() == pytest.approx(50 + size, abs=0.1 * size)
-        assert law.var() == pytest.approx(exact.var().item(), rel=0.15)
-    for law in pain:
-        assert law.mean() == pytest.approx(2, abs=0.2)
-        assert law.var() == pytest.approx(12, rel=0.15)
+        assert (distribution - 50 - exact).abs().mean() < 0.1 * size
+        assert distribution.mean() == pytest.approx(50 + size, abs=0.1 * size)
+        assert distribution.var() == pytest.approx(exact.var().item(), rel=0.15)
+    for distribution in pain:
+        assert distribution.mean() == pytest.approx(2, abs=0.2)
+        assert distribution.var() == pytest.approx(12, rel=0.15)
 
 
 def test_learns_the_laws_of_a_cmdp():
@@ -104,11 +104,11 @@ def test_learns_the_laws_of_a_cmdp():
         rollout = collector.collect(policy, iteration)
         critics.fit(rollout, Grid(rollout), generator)
     with torch.no_grad():
-        law = critics[REWARD](torch.stack([torch.arange(6.0), torch.zeros(6)], -1), midpoints(64))
+        distribution = critics[REWARD](torch.stack([torch.arange(6.0), torch.zeros(6)], -1), midpoints(64))
     exact = evaluate(cmdp, uniform_policy(cmdp), 0.9)
-    assert law.mean() == pytest.approx(exact.mean, rel=0.04)
-    assert np.corrcoef(law.mean(-1).numpy(), exact.means)[0, 1] > 0.8
-    assert law.var(-1).mean() == pytest.approx(exact.variance, rel=0.2)
+    assert distribution.mean() == pytest.approx(exact.mean, rel=0.04)
+    assert np.corrcoef(distribution.mean(-1).numpy(), exact.means)[0, 1] > 0.8
+    assert distribution.var(-1).mean() == pytest.approx(exact.variance, rel=0.2)
 
 
 def test_mean_critics_learn_the_mean():
@@ -127,7 +127,7 @@ def test_laws_ahead_stop_at_terminations_and_bootstrap_at_cuts(by_hand):
     rollout = by_hand([[1.0, 2.0, 3.0], [4.0], [5.0, 6.0]], [True, False, False])
     critics = bank()
     tau = midpoints(5)
-    here, ahead = critics.laws(REWARD, rollout, tau)
+    here, ahead = critics.distributions(REWARD, rollout, tau)
     with torch.no_grad():
         direct = critics[REWARD](rollout.next_observation, tau)
     direct[2] = 0.0
@@ -158,7 +158,7 @@ def test_targets(by_hand, kind, lam):
 
 
 class Told(CriticBank):
-    """A bank that reads its laws from a function instead of a network."""
+    """A bank that reads its distributions from a function instead of a network."""
 
     def __init__(self, critic: nn.Module) -> None:
         nn.Module.__init__(self)
@@ -235,7 +235,7 @@ def test_the_variance_is_estimated_without_bias(noisy, bias, spread, pooled):
 
 
 def test_laws_get_the_spread_that_td_errors_have(noisy):
-    """However wide the critic's laws are: Var(Y(s0)) = E[Σ γ^2t δ_t²]; what lies beyond a cut stays the critic's."""
+    """However wide the critic's distributions are: Var(Y(s0)) = E[Σ γ^2t δ_t²]; what lies beyond a cut stays the critic's."""
     cmdp, big = noisy
     rollout = next(groups(big, 200))
     grid = Grid(rollout)
@@ -258,7 +258,7 @@ def test_calibrated_means_are_exact_on_average(by_hand, critic_bias):
     critics = bank()
     critics.averaged[0].location.fill_(critic_bias)
     valuation = critics.value(REWARD, rollout, grid, atoms=8)
-    _, raw = critics.laws(REWARD, rollout, midpoints(8))
+    _, raw = critics.distributions(REWARD, rollout, midpoints(8))
     returns = rollout.returns("reward", 0.9)
     returns[4] += 0.81 * raw[rollout.ends[4]].mean()
     assert valuation.here[rollout.starts].mean() == pytest.approx(returns.mean().item(), rel=1e-4, abs=1e-4)
@@ -285,7 +285,7 @@ def test_a_single_episode_is_not_calibrated(by_hand):
     rollout = by_hand([[1.0, 2.0]], [True])
     critics = bank()
     valuation = critics.value(REWARD, rollout, Grid(rollout), atoms=8)
-    here, ahead = critics.laws(REWARD, rollout, midpoints(8))
+    here, ahead = critics.distributions(REWARD, rollout, midpoints(8))
     torch.testing.assert_close(valuation.here.mean(-1), here.mean(-1))
     torch.testing.assert_close(valuation.ahead.mean(-1), ahead.mean(-1))
     assert valuation.increments.isfinite().all()
@@ -312,7 +312,7 @@ def test_new_units_change_no_prediction():
 
 
 def test_starts_where_the_first_targets_are():
-    """A law of mean 1000 and deviation 1 would otherwise be a thousand units away."""
+    """A distribution of mean 1000 and deviation 1 would otherwise be a thousand units away."""
     critics = bank()
     critics._follow_units(REWARD, 1000 + torch.randn(50, 8))
     assert (critics[REWARD](torch.rand(20, 1), midpoints(9)) - 1000).abs().max() < 5

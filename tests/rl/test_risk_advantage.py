@@ -1,7 +1,7 @@
-"""Both estimators of ∇ρ against finite differences on a CMDP whose law can be written down.
+"""Both estimators of ∇ρ against finite differences on a CMDP whose distribution can be written down.
 
 Under the uniform policy every path of the little CMDP is equally likely, so a rollout that holds each of them once *is*
-the law: what is exact in expectation is exact here, and tolerances are rounding errors.
+the distribution: what is exact in expectation is exact here, and tolerances are rounding errors.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Little:
     choices: Tensor
     """[E, H] actions"""
     here: Tensor
-    """[H, N, ATOMS] exact laws of the return-to-go"""
+    """[H, N, ATOMS] exact distributions of the return-to-go"""
     after: Tensor
     """[H, N, M, ATOMS] the same after an action"""
 
@@ -88,7 +88,7 @@ class Little:
         return torch.log_softmax(logits, -1)[self.paths, self.choices]
 
     def risk(self, measure: RiskMeasure, logits: Tensor) -> Tensor:
-        """ρ: the mean over s0 of the measure of the exact law from s0, by weighting every path."""
+        """ρ: the mean over s0 of the measure of the exact distribution from s0, by weighting every path."""
         returns = self.rollout.returns("reward", self.discount)
         weight = self.log_prob(logits).sum(-1).exp()
         starts = self.paths[:, 0]
@@ -107,11 +107,11 @@ class Little:
         return slopes
 
     def valuation(self, shift: Tensor | float = 0.0) -> Valuation:
-        """Exact laws at every transition, or laws that are wrong by `shift` (broadcastable to [H, N, ATOMS])."""
-        laws = torch.cat([self.here + shift, torch.zeros_like(self.here[:1])])
+        """Exact distributions at every transition, or distributions that are wrong by `shift` (broadcastable to [H, N, ATOMS])."""
+        distributions = torch.cat([self.here + shift, torch.zeros_like(self.here[:1])])
         step, state = self.rollout.step, self.paths.flatten()
         following = self.rollout.next_observation[:, 0].long()
-        here, ahead = laws[step, state], laws[step + 1, following]
+        here, ahead = distributions[step, state], distributions[step + 1, following]
         td = self.rollout.signals["reward"] + self.discount * ahead.mean(-1) - here.mean(-1)
         return Valuation(here, ahead, td)
 
@@ -187,9 +187,9 @@ def run_assess(little: Little, measure: RiskMeasure, valuation: Valuation, lam=1
 def test_the_laws_are_those_of_the_cmdp(discount):
     """`here` against an enumeration that knows nothing of this file."""
     little = make_little(discount)
-    laws = enumerate_distribution(little.cmdp, np.full((STATES, ACTIONS), 1 / ACTIONS), discount)
-    for state, law in enumerate(laws):
-        assert np.allclose(np.repeat(law.values, np.round(law.weights * ATOMS).astype(int)), little.here[0, state])
+    distributions = enumerate_distribution(little.cmdp, np.full((STATES, ACTIONS), 1 / ACTIONS), discount)
+    for state, distribution in enumerate(distributions):
+        assert np.allclose(np.repeat(distribution.values, np.round(distribution.weights * ATOMS).astype(int)), little.here[0, state])
 
 
 @EACH
@@ -236,12 +236,12 @@ def test_pathwise_form_equals_finite_differences(measure, discount):
 def test_utility_of_some_transitions_is_that_of_all(measure):
     little = make_little(0.8)
     rollout = little.rollout
-    law = little.valuation().here
-    first = law[rollout.starts]
+    distribution = little.valuation().here
+    first = distribution[rollout.starts]
     some = torch.tensor([5, 17, 200, 3])
     for pooled in (True, False):
         utility = Utility(measure, first, rollout.signals["reward"], 0.8, rollout, Grid(rollout), 8, pooled)
-        torch.testing.assert_close(utility(law[some], some), utility(law)[some])
+        torch.testing.assert_close(utility(distribution[some], some), utility(distribution)[some])
 
 
 @NONLINEAR
@@ -319,10 +319,10 @@ def test_advantages_of_any_critic(measure, lam, by_hand):
     valuation = Valuation(here, ahead, signal + 0.9 * ahead.mean(-1) - here.mean(-1))
     found = assess(measure, signal, 0.9, rollout, Grid(rollout), valuation, lam, pooled=False).advantage.view(2, 3)
     for episode in range(2):
-        rewards, laws = signal.view(2, 3)[episode].tolist(), here.view(2, 3, 4)[episode]
-        u = measure.influence(laws[0])
+        rewards, distributions = signal.view(2, 3)[episode].tolist(), here.view(2, 3, 4)[episode]
+        u = measure.influence(distributions[0])
         cumulated = [sum(0.9**k * r for k, r in enumerate(rewards[:t])) for t in range(4)]
-        worth = [u(cumulated[t] + 0.9**t * laws[t]).mean().item() for t in range(3)]
+        worth = [u(cumulated[t] + 0.9**t * distributions[t]).mean().item() for t in range(3)]
         worth.append(u(torch.tensor([cumulated[3]], dtype=torch.float64)).item())
         steps = np.diff(worth)
         for t in range(3):
@@ -343,9 +343,9 @@ def test_a_single_episode_has_no_standard_error(by_hand):
 def test_long_episodes_with_a_short_sight_stay_finite(measure, by_hand):
     """0.5^300 is 0 in single precision."""
     rollout = by_hand([[1.0] * 300, [2.0] * 300], [True, True])
-    law = torch.linspace(0, 1, 8).expand(600, 8)
+    distribution = torch.linspace(0, 1, 8).expand(600, 8)
     signal = rollout.signals["reward"]
-    valuation = Valuation(law, law, signal + 0.5 * law.mean(-1) - law.mean(-1))
+    valuation = Valuation(distribution, distribution, signal + 0.5 * distribution.mean(-1) - distribution.mean(-1))
     found = assess(measure, signal, 0.5, rollout, Grid(rollout), valuation, 0.9)
     assert found.advantage.isfinite().all()
     assert found.advantage.abs().max() < 1 / LEAST_WEIGHT
@@ -374,23 +374,23 @@ def test_pooled_utility_is_the_mean_over_the_partners_under_way(measure, lengths
     generator = torch.Generator().manual_seed(seed)
     rewards = [torch.randint(-2, 3, (length,), generator=generator).tolist() for length in lengths]
     rollout = by_hand(rewards, [True] * len(lengths), torch.float64)
-    law = torch.randn(len(rollout), 5, generator=generator, dtype=torch.float64)
-    first = law[rollout.starts]
+    distribution = torch.randn(len(rollout), 5, generator=generator, dtype=torch.float64)
+    first = distribution[rollout.starts]
     signal = rollout.signals["reward"]
     utility = Utility(measure, first, signal, discount, rollout, Grid(rollout), partners, pooled=True)
 
     chosen = torch.linspace(0, len(lengths) - 1, min(partners, len(lengths))).round().long().tolist()
     expected = []
-    for t, atoms in zip(rollout.step.tolist(), law, strict=True):
+    for t, atoms in zip(rollout.step.tolist(), distribution, strict=True):
         worth = []
         for j in [j for j in chosen if lengths[j] > t] or chosen:
             before = sum(discount**k * reward for k, reward in enumerate(rewards[j][:t]))
             worth.append(measure.influence(first[j])(before + discount**t * atoms).mean())
         expected.append(torch.stack(worth).mean())
     expected = torch.stack(expected)
-    torch.testing.assert_close(utility(law), expected, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(utility(distribution), expected, rtol=1e-8, atol=1e-8)
     some = torch.randperm(len(rollout), generator=generator)[: len(rollout) // 2 + 1]
-    torch.testing.assert_close(utility(law[some], some), expected[some], rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(utility(distribution[some], some), expected[some], rtol=1e-8, atol=1e-8)
 
 
 def test_empirical_risk_and_its_standard_error():
@@ -403,7 +403,7 @@ def test_empirical_risk_and_its_standard_error():
 
 
 class ExactCritics:
-    """Stands in for critics: laws by formula."""
+    """Stands in for critics: distributions by formula."""
 
     def __init__(self, valuation: Valuation) -> None:
         self.valuation = valuation
@@ -484,8 +484,8 @@ def test_pathwise_barriers_of_a_continuous_action():
     settings = SdpoSettings(actor=ActorSettings(hidden=()), estimator="pathwise", risk_atoms=200, partners=1)
     codec = ObservationCodec(spaces.Box(-1, 1, (1,)))
     learner = Sdpo(settings, Problem(constraints=(constraint,)), codec, spaces.Box(-9, 9, (1,)))
-    law = torch.full((count, 1), m)
-    object.__setattr__(learner, "critics", ExactCritics(Valuation(law, law, law[:, 0])))
+    distribution = torch.full((count, 1), m)
+    object.__setattr__(learner, "critics", ExactCritics(Valuation(distribution, distribution, distribution[:, 0])))
     learner._modules.pop("critics")
     learner.pathwise._modules.pop("critics")
     learner.pathwise.critics = {("reward", 0.99): Exposed()}

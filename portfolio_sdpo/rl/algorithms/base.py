@@ -1,4 +1,4 @@
-"""What the algorithms share: a policy, an optimiser, one update per rollout, and a state that can be saved."""
+"""What the algorithms share: a problem, a policy, one update per batch, and a state that can be saved."""
 
 from __future__ import annotations
 
@@ -16,32 +16,17 @@ from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Constraint, Expectation
 from portfolio_sdpo.risk.measures import Measure
-from portfolio_sdpo.rl.rollout import Rollout
+from portfolio_sdpo.rl.algorithms.ascent import ActorSettings
+from portfolio_sdpo.rl.critics import CriticSettings
+from portfolio_sdpo.rl.estimators.base import SignalKey
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.settings import Settings
 
-Metrics = dict[str, float | str]
-"""One row of the training log: numbers, and the barrier's regimes as words."""
-
-
-class ActorSettings(Settings):
-    """How the policy looks and learns."""
-
-    hidden: tuple[int, ...] = (64, 64)
-    """Hidden layers; none makes the policy linear (for a discrete state: a table of logits)."""
-    learning_rate: float = Field(default=1e-4, gt=0)
-    anneal: int = Field(default=0, ge=0)
-    """Iterations over which the learning rate falls linearly to a tenth of itself; 0 keeps it."""
-    initial_std: float = Field(default=0.5, gt=0)
-    """Standard deviation at the start, continuous actions only."""
-
-    def rate(self, iteration: int) -> float:
-        """The learning rate of that iteration."""
-        elapsed = min(iteration / self.anneal, 1.0) if self.anneal else 0.0
-        return self.learning_rate * (1 - 0.9 * elapsed)
+Metrics = LogRow
 
 
 class Problem(Settings):
-    """What is to be solved: max objective(Σ γ^t reward) subject to the constraints."""
+    """What is to be solved: max objective(Σ γ^t reward) subject to the constraints (eqs. 9 and 10)."""
 
     discount: float = Field(default=0.99, gt=0, le=1)
     constraints: tuple[Constraint, ...] = ()
@@ -49,7 +34,12 @@ class Problem(Settings):
     """The measure of the reward that is maximised; the paper's is the expectation."""
 
     def discount_of(self, constraint: Constraint) -> float:
+        """The discount of a constraint's budget: its own, or the problem's."""
         return self.discount if constraint.discount is None else constraint.discount
+
+    def budget_keys(self) -> list[SignalKey]:
+        """Signal and discount of every constraint's budget."""
+        return [(constraint.signal, self.discount_of(constraint)) for constraint in self.constraints]
 
     def signals(self) -> list[str]:
         """Every signal that the environment has to emit, `reward` first."""
@@ -63,36 +53,49 @@ class AlgorithmSettings(Settings):
     actor: ActorSettings = ActorSettings()
 
 
+class ActorCriticSettings(AlgorithmSettings):
+    """What every algorithm with critics has."""
+
+    critic: CriticSettings = CriticSettings(kind="mean")
+    gae_lambda: float = Field(default=0.9, ge=0, le=1)
+    credit_discount: float | None = Field(default=None, gt=0, le=1)
+    """Discount, at most the budget's, by which actions are held to account for what they add to a bounded expectation;
+    None takes the budget's. Over a long undiscounted episode nearly all of that is chance. The bound stays on the
+    budget, which is then read off whole episodes; like the reward's, this credit looks beyond a time limit."""
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"credit_discount"})
+
+
 class Algorithm(nn.Module, ABC):
-    """A policy and the rule by which a rollout improves it.
+    """A policy and the rule by which a batch improves it.
 
     Everything that has to survive a restart is a parameter, a buffer or an optimiser listed in `optimisers`: that is
-    what checkpoints save.
+    what checkpoints save. A new algorithm declares its `settings_type`, takes (settings, problem, codec, action_space)
+    and implements `update` and `optimisers`; `ALGORITHMS` in this package says how it becomes known.
     """
 
+    settings_type: ClassVar[type[AlgorithmSettings]] = AlgorithmSettings
+    """The settings that `kind` stands for in files."""
     accepts_nonlinear: ClassVar[bool] = False
     """Whether constraints on measures other than the expectation can be handled."""
 
-    settings: AlgorithmSettings
+    settings: Any
     """Each algorithm declares its own kind of them."""
+    critics: Any
+    """Its critics, None if it has none."""
 
-    def __init__(
-        self,
-        settings: AlgorithmSettings,
-        problem: Problem,
-        codec: ObservationCodec,
-        action_space: spaces.Space[Any],
-    ) -> None:
+    def __init__(self, settings: Any, problem: Problem, policy: nn.Module) -> None:
         super().__init__()
         self.settings = settings
         self.problem = problem
-        self.policy = Policy(codec, action_space, settings.actor.hidden, settings.actor.initial_std)
+        self.policy: Any = policy
+        self.critics = None
         if not self.accepts_nonlinear:
             refuse_nonlinear(settings.kind, problem, "use sdpo")
 
     @abstractmethod
-    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
-        """Improve the policy by one rollout of it; all randomness comes from `generator`."""
+    def update(self, batch: Any, iteration: int, generator: torch.Generator) -> LogRow:
+        """Improve the policy by one batch of it, in general a `Rollout`; all randomness comes from `generator`."""
 
     def finish(self, iterations: int) -> None:
         """Called when training is over after so many iterations; an error says that its aim was missed."""
@@ -100,6 +103,28 @@ class Algorithm(nn.Module, ABC):
     @abstractmethod
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
         """In a fixed order."""
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        # Earlier versions saved critics with estimators that never used them: these are left out.
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+        if self.critics is None:
+            unexpected_keys[:] = [name for name in unexpected_keys if not name.startswith(f"{prefix}critics.")]
+
+
+def build_policy(settings: ActorSettings, codec: ObservationCodec, action_space: spaces.Space[Any]) -> Policy:
+    """A freshly initialised policy."""
+    return Policy(codec, action_space, settings.hidden, settings.initial_std)
 
 
 def refuse_nonlinear(kind: str, problem: Problem, instead: str) -> None:
@@ -109,16 +134,10 @@ def refuse_nonlinear(kind: str, problem: Problem, instead: str) -> None:
             raise SettingsError(f"{kind}: bounds only expectations, not {measure.label}; {instead} for this measure.")
 
 
-def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """Give all parameters of an optimiser this learning rate."""
-    for group in optimiser.param_groups:
-        group["lr"] = rate
-
-
-def policy_metrics(policy: Policy, rollout: Rollout) -> Metrics:
-    """What an expert looks at after an update: KL to the old policy (estimator k3 of Schulman), entropy."""
-    with torch.no_grad():
-        parameters = policy(rollout.observation)
-        log_ratio = policy.head.log_prob(parameters, rollout.action) - rollout.log_prob
-        kl = (log_ratio.exp() - 1 - log_ratio).mean().item()
-        return {"kl": kl, "entropy": policy.head.entropy(parameters).mean().item()}
+def refuse_mean_critics(settings: ActorCriticSettings, problem: Problem) -> None:
+    """A `SettingsError` if a measure other than the expectation is to be maximised by critics of the mean."""
+    if settings.critic.kind == "mean" and not problem.objective.linear:
+        raise SettingsError(
+            f"{settings.kind}: maximises only the expectation with mean critics, not {problem.objective.label}; "
+            "use sdpo with quantile critics."
+        )

@@ -6,20 +6,27 @@ no point of the trust region satisfies the constraints, the step purely decrease
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
 
 import torch
+from gymnasium import spaces
 from torch import Tensor
 
+from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
 from portfolio_sdpo.rl.algorithms.trust_region import (
     LocalModel,
     Proposal,
     TrustRegion,
     TrustRegionSettings,
     active_sets,
+    make_critic_estimator,
     nearest_multipliers,
     spd_inverse,
 )
+from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.rollout import Rollout
 
 
 class CpoSettings(TrustRegionSettings):
@@ -28,15 +35,39 @@ class CpoSettings(TrustRegionSettings):
     kind: Literal["cpo"] = "cpo"
 
 
-class Cpo(TrustRegion):
-    """Expected costs stay below their bounds at every update, as far as the local model is right."""
+class Cpo(Algorithm):
+    """Costs stay below their bounds at every update, as far as the local model is right."""
 
-    def propose(self, model: LocalModel) -> Proposal:
-        dual = solve_dual(model)
-        if dual is None:
-            return Proposal(recovery_step(model), torch.zeros_like(model.c), recovery=True)
-        lam, nu = dual
-        return Proposal((model.h_g - nu.to(model.h_b) @ model.h_b) / lam, nu)
+    settings_type: ClassVar[type[AlgorithmSettings]] = CpoSettings
+    accepts_nonlinear = True  # with quantile critics
+
+    def __init__(
+        self, settings: CpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
+    ) -> None:
+        super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
+        self.estimator = make_critic_estimator(settings, problem, codec)
+        self.critics = self.estimator.critics
+        self.trust_region = TrustRegion(settings, problem, self.policy)
+
+    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:
+        valuations, critic_log = self.estimator.fit_critics(rollout, generator)
+        assessment = self.estimator.assess(rollout, valuations)
+        slacks = self.trust_region.measure_slacks(assessment.risks)
+        surrogate, model = self.trust_region.model(rollout, assessment, slacks)
+        step_log = self.trust_region.step(rollout, surrogate, model, propose(model), slacks)
+        return critic_log | assessment.log | step_log
+
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return self.estimator.optimisers()
+
+
+def propose(model: LocalModel) -> Proposal:
+    """The best step inside trust region and constraints, or where there is none the one that recovers."""
+    dual = solve_dual(model)
+    if dual is None:
+        return Proposal(recovery_step(model), torch.zeros_like(model.c), recovery=True)
+    lam, nu = dual
+    return Proposal((model.h_g - nu.to(model.h_b) @ model.h_b) / lam, nu)
 
 
 def solve_dual(model: LocalModel) -> tuple[float, Tensor] | None:
@@ -71,7 +102,7 @@ def solve_dual(model: LocalModel) -> tuple[float, Tensor] | None:
 
 
 def recovery_step(model: LocalModel) -> Tensor:
-    """Eq. 14: to the rim of the trust region, x = −√(2δ / bᵀH⁻¹b) H⁻¹b, heedless of the objective.
+    """Eq. 14: to the rim of the trust region, x = −√(2δ / bᵀH⁻¹b) H⁻¹b, whatever the objective.
 
     With several constraints b is their combination that leads to the nearest point at which all of them hold; if there
     is none, the most violated constraint alone.

@@ -11,41 +11,52 @@ of a bound only by breaking it, and needs no feasible start. Not in the paper, w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+import torch
 from gymnasium import spaces
-from torch import Tensor
 
 from portfolio_sdpo.nn.trunk import ObservationCodec
-from portfolio_sdpo.rl.algorithms.base import Metrics, Problem
+from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
 from portfolio_sdpo.rl.algorithms.multiplier import MultiplierSettings
-from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
+from portfolio_sdpo.rl.algorithms.pricing import ConstraintMonitor, MultiplierPricing
+from portfolio_sdpo.rl.algorithms.sdpo import SdpoSettings, make_estimator, register_critics
+from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.rollout import Rollout
 
 
 class PdSdpoSettings(MultiplierSettings, SdpoSettings):
-    """SDPO's, and the time scale of the multipliers; a constraint's η and margin do nothing."""
+    """SDPO's, and the time scale of the multipliers; a constraint's η and margin are the barrier's and not read."""
 
     kind: Literal["pd-sdpo"] = "pd-sdpo"  # type: ignore[assignment]
 
 
-class PdSdpo(Sdpo):
+class PdSdpo(Algorithm):
     """Primal-dual with distributional critics."""
 
-    settings: PdSdpoSettings
-    multiplier: Tensor
+    settings_type: ClassVar[type[AlgorithmSettings]] = PdSdpoSettings
+    accepts_nonlinear = True
 
     def __init__(
         self, settings: PdSdpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
-        super().__init__(settings, problem, codec, action_space)
-        self.register_buffer("multiplier", settings.first_multipliers(len(problem.constraints)))
+        super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
+        self.estimator = make_estimator(settings, problem, codec, self.policy)
+        register_critics(self, self.estimator)
+        monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one)
+        self.pricing = MultiplierPricing(self, monitor, settings)
+        self.ascent = settings.make_ascent(self.policy)
 
-    def set_prices(self, slacks: list[float], errors: Sequence[float], iteration: int) -> tuple[list[float], Metrics]:
-        if not self.feasible:
-            return super().set_prices(slacks, errors, iteration)
-        prices: list[float] = self.multiplier.tolist()
-        metrics: Metrics = {}
-        for index, (slack, price) in enumerate(zip(slacks, prices, strict=True)):
-            metrics |= {f"slack_{index}": slack, f"price_{index}": price}
-        self.multiplier = self.settings.next_multipliers(self.multiplier, slacks)
-        return prices, metrics
+    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:
+        valuations, critic_log = self.estimator.fit_critics(rollout, generator)
+        assessment = self.estimator.assess(rollout, valuations)
+        prices = self.pricing.set_prices(assessment.risks, iteration)
+        direction = self.estimator.combine(rollout, assessment, prices, generator)
+        ascent_log = self.ascent.ascend(rollout, direction, iteration, generator)
+        return critic_log | assessment.log | prices.log | ascent_log
+
+    def finish(self, iterations: int) -> None:
+        self.pricing.finish(iterations)
+
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return [*self.ascent.optimisers(), *self.estimator.optimisers()]

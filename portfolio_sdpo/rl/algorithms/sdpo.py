@@ -1,125 +1,186 @@
 """SDPO, the paper's Algorithm 1: PPO's clipped objective, one log barrier per risk constraint, quantile critics.
 
     for k = 0, 1, …
-        B ← run policy π_θ                                   (trainer)
-        update the quantile critics by regression on B       `CriticBank.fit`
-        ρ_i, ∇ρ_i from the critics' laws                     `assess` (score), `Pathwise`, or without critics
-                                                             `assess_counterfactual`, `assess_trajectory`
-        θ ← ascend  J_PPO(θ) + Σ_i ln(slack_i(θ)) / η_i      `Ipo.update`
+        B ← run policy π_θ                                    line 2       the trainer
+        fit the quantile critics to B by quantile regression  lines 3–9    `estimator.fit_critics`
+        ρ_i(Y_i) and its gradient                             section 5    `estimator.assess`
+        price_i ← 1 / (η_i · slack_i)                         eq. 14       `pricing.set_prices`
+        θ ← ascend  J_PPO(θ) + Σ_i ln(slack_i(θ)) / η_i       line 10      `estimator.combine`, `ascent.ascend`
 
-What makes it SDPO and not IPO: the critics carry whole laws, so ρ_i may be any risk measure, also as the objective.
+What makes it SDPO and not IPO: the critics carry whole distributions, so ρ_i may be any risk measure, also as the
+objective. How ∇ρ_i is obtained is the estimator's choice (`rl.estimators`); it is SDPO with each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import torch
 from gymnasium import spaces
-from pydantic import Field
+from pydantic import Field, model_validator
+from torch import nn
 
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.nn.trunk import ObservationCodec
-from portfolio_sdpo.risk import RiskMeasure
-from portfolio_sdpo.rl.advantage import Grid
-from portfolio_sdpo.rl.algorithms.base import Metrics, Problem
-from portfolio_sdpo.rl.algorithms.counterfactual import assess_counterfactual
-from portfolio_sdpo.rl.algorithms.ipo import Ipo, IpoSettings
-from portfolio_sdpo.rl.algorithms.pathwise import Pathwise
-from portfolio_sdpo.rl.algorithms.ppo import Reading
-from portfolio_sdpo.rl.algorithms.trajectory import assess_trajectory
-from portfolio_sdpo.rl.critics import CriticSettings, Valuation
-from portfolio_sdpo.rl.risk_advantage import Assessment, assess
-from portfolio_sdpo.rl.rollout import Rollout
+from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy, refuse_mean_critics
+from portfolio_sdpo.rl.algorithms.ipo import IpoSettings
+from portfolio_sdpo.rl.algorithms.pricing import BarrierPricing, ConstraintMonitor
+from portfolio_sdpo.rl.critics import CriticSettings
+from portfolio_sdpo.rl.estimators import EstimatorName
+from portfolio_sdpo.rl.estimators.base import AnyEstimator, Direction, Prices, RiskEstimate
+from portfolio_sdpo.rl.estimators.counterfactual import CounterfactualEstimator
+from portfolio_sdpo.rl.estimators.pathwise import PathwiseEstimator
+from portfolio_sdpo.rl.estimators.score import ScoreEstimator
+from portfolio_sdpo.rl.estimators.trajectory import TrajectoryEstimator
+from portfolio_sdpo.rl.log import LogRow
+
+UNUSED: dict[str, frozenset[str]] = {
+    "trajectory": frozenset({"critic", "gae_lambda", "risk_lambda", "risk_atoms", "pooled"}),
+    "counterfactual": frozenset({"critic", "gae_lambda", "risk_lambda", "risk_atoms", "pooled", "partners"}),
+}
+"""Settings that an estimator without critics has no use for."""
 
 
 class SdpoSettings(IpoSettings):
-    """IPO's, and how laws become risks and gradients."""
+    """IPO's, and how distributions become risks and gradients."""
 
     kind: Literal["sdpo"] = "sdpo"  # type: ignore[assignment]
     critic: CriticSettings = CriticSettings(kind="quantile")
-    estimator: Literal["score", "pathwise", "counterfactual", "trajectory"] = "score"
+    estimator: EstimatorName = "score"
     """How ∇ρ of a non-linear measure is estimated: by risk advantages, through critics that see the action, (price
     paths only) against what the policy's most likely action would have earned, or from whole trajectories. The last two
-    have no use for critics."""
+    have no critics, and settings that are about critics are refused."""
     risk_lambda: float = Field(default=0.9, ge=0, le=1)
     """λ of the risk advantages."""
     risk_atoms: int = Field(default=32, ge=2)
-    """Quantiles by which laws are represented when risks and advantages are computed."""
+    """Quantiles by which distributions are represented when risks and advantages are computed."""
     partners: int = Field(default=32, ge=1)
     """Episodes over whose cumulated signal a risk advantage is averaged."""
     pooled: bool = True
     """Whether risk advantages are averaged over the batch's cumulated signals or conditioned on each episode's own."""
 
+    @model_validator(mode="after")
+    def _refuse_unused(self) -> Self:
+        unused = UNUSED.get(self.estimator, frozenset())
+        if unused <= self.model_fields_set:
+            # A complete record, read from a file or copied from other settings, names all fields, these as well.
+            return self
+        for name in sorted(unused & self.model_fields_set):
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: does nothing with the estimator {self.estimator}; leave it out")
+        return self
 
-class Sdpo(Ipo):
+
+class Pricing(Protocol):
+    """What sets the prices of the constraints."""
+
+    def set_prices(self, risks: Sequence[RiskEstimate], iteration: int) -> Prices:
+        """Prices of this iteration, after the newest estimates of the risks."""
+
+    def finish(self, iterations: int) -> None:
+        """An error says that a feasible policy was not found in so many iterations."""
+
+
+class Ascent(Protocol):
+    """What moves the policy."""
+
+    def ascend(self, batch: Any, direction: Direction, iteration: int, generator: torch.Generator) -> LogRow:
+        """Climb along the direction."""
+
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        """In a fixed order."""
+
+
+class Sdpo(Algorithm):
     """An interior-point method for any risk measure."""
 
+    settings_type: ClassVar[type[AlgorithmSettings]] = SdpoSettings
     accepts_nonlinear = True
-    settings: SdpoSettings
+
+    estimator: AnyEstimator
+    pricing: Pricing
+    ascent: Ascent
 
     def __init__(
         self, settings: SdpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
-        super().__init__(settings, problem, codec, action_space)
-        self.atoms = settings.risk_atoms
-        self.pathwise: Pathwise | None = None
-        nonlinear = [index for index, item in enumerate(problem.constraints) if not item.measure.linear]
-        if settings.critic.kind == "mean" and nonlinear:
-            label = problem.constraints[nonlinear[0]].measure.label
-            raise SettingsError(f"{settings.kind}: mean critics know nothing of {label}; use quantile critics.")
-        if settings.estimator == "counterfactual" and any(item.signal != "reward" for item in problem.constraints):
-            raise SettingsError("estimator: counterfactual knows only the reward of other weights; take score.")
-        if settings.estimator in ("counterfactual", "trajectory") and settings.credit_discount is not None:
-            raise SettingsError(f"credit_discount: {settings.estimator} has no critics to read it; leave it out.")
-        if settings.estimator == "pathwise":
-            self.pathwise = Pathwise(self, codec, nonlinear, settings.critic) if nonlinear else None
+        super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
+        self.estimator = make_estimator(settings, problem, codec, self.policy)
+        register_critics(self, self.estimator)
+        monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one)
+        self.pricing = BarrierPricing(monitor)
+        self.ascent = settings.make_ascent(self.policy)
+
+    @classmethod
+    def from_parts(
+        cls,
+        settings: Any,
+        problem: Problem,
+        policy: nn.Module,
+        estimator: Callable[[nn.Module], AnyEstimator],
+        pricing: Callable[[nn.Module], Pricing],
+        ascent: Callable[[nn.Module], Ascent],
+    ) -> Self:
+        """Algorithm 1 with other parts, such as an analytic estimator, each made for the module that holds its state."""
+        self = cls.__new__(cls)
+        Algorithm.__init__(self, settings, problem, policy)
+        self.estimator, self.pricing, self.ascent = estimator(self), pricing(self), ascent(self)
+        return self
+
+    def update(self, batch: Any, iteration: int, generator: torch.Generator) -> LogRow:
+        """One pass of Algorithm 1's loop over a batch that the policy collected."""
+        # Lines 3–9: quantile regression of the critics; an estimator without critics has nothing to fit.
+        valuations, critic_log = self.estimator.fit_critics(batch, generator)
+        # Section 5: ρ_i(Y_i), and what its gradient is computed from.
+        assessment = self.estimator.assess(batch, valuations)
+        # Eq. 14: what a unit of each risk costs, 1 / (η_i · slack_i).
+        prices = self.pricing.set_prices(assessment.risks, iteration)
+        # Line 10: θ climbs along ∇J_PPO − Σ_i price_i ∇ρ_i.
+        direction = self.estimator.combine(batch, assessment, prices, generator)
+        ascent_log = self.ascent.ascend(batch, direction, iteration, generator)
+        return critic_log | assessment.log | prices.log | ascent_log
+
+    def finish(self, iterations: int) -> None:
+        self.pricing.finish(iterations)
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
-        return [*super().optimisers(), *([self.pathwise.critics.optimiser] if self.pathwise else [])]
+        return [*self.ascent.optimisers(), *self.estimator.optimisers()]
 
-    def observe(self, rollout: Rollout, generator: torch.Generator) -> Reading:
-        if self.settings.estimator in ("score", "pathwise"):
-            return super().observe(rollout, generator)
 
-        def of(measure: RiskMeasure, key: tuple[str, float]) -> Assessment:
-            if self.settings.estimator == "counterfactual":
-                return assess_counterfactual(measure, key[1], rollout)
-            return assess_trajectory(measure, key, rollout, self.settings.partners)
+def make_estimator(settings: SdpoSettings, problem: Problem, codec: ObservationCodec, policy: Policy) -> AnyEstimator:
+    """The estimator that the settings name; a `SettingsError` where it cannot serve the problem."""
+    if settings.estimator in UNUSED:
+        if settings.credit_discount is not None:
+            raise SettingsError(f"credit_discount: {settings.estimator} has no critics to read it; leave it out.")
+        if settings.estimator == "counterfactual":
+            return CounterfactualEstimator(problem)
+        return TrajectoryEstimator(problem, settings.partners)
+    refuse_mean_critics(settings, problem)
+    for constraint in problem.constraints:
+        if settings.critic.kind == "mean" and not constraint.measure.linear:
+            label = constraint.measure.label
+            raise SettingsError(f"{settings.kind}: mean critics know nothing of {label}; use quantile critics.")
+    score = ScoreEstimator(
+        problem,
+        codec,
+        settings.critic,
+        gae_lambda=settings.gae_lambda,
+        risk_lambda=settings.risk_lambda,
+        atoms=settings.risk_atoms,
+        partners=settings.partners,
+        pooled=settings.pooled,
+        credit_discount=settings.credit_discount,
+    )
+    if settings.estimator == "score":
+        return score
+    return PathwiseEstimator(problem, codec, policy, score, settings.clip)
 
-        objective = of(self.problem.objective, self.objective_key)
-        risks = [of(item.measure, key) for item, key in zip(self.problem.constraints, self.keys, strict=True)]
-        return Reading(Grid(rollout), objective, risks, self.risk_metrics(rollout, objective, risks))
 
-    def improve(
-        self,
-        rollout: Rollout,
-        grid: Grid,
-        objective: Assessment,
-        risks: Sequence[Assessment],
-        prices: Sequence[float],
-        generator: torch.Generator,
-    ) -> Metrics:
-        if self.pathwise is None:
-            return super().improve(rollout, grid, objective, risks, prices, generator)
-        by_score = [0.0 if index in self.pathwise.constraints else price for index, price in enumerate(prices)]
-        advantage = self.combine(rollout, objective, risks, by_score)
-        return self.ascend(rollout, advantage, generator, self.pathwise.barriers(rollout, grid, prices, generator))
-
-    def assess(
-        self, measure: RiskMeasure, key: tuple[str, float], rollout: Rollout, grid: Grid, valuation: Valuation
-    ) -> Assessment:
-        settings, (signal, discount) = self.settings, key
-        lam = settings.gae_lambda if measure.linear else settings.risk_lambda
-        return assess(
-            measure,
-            rollout.signals[signal],
-            discount,
-            rollout,
-            grid,
-            valuation,
-            lam,
-            settings.partners,
-            settings.pooled,
-        )
+def register_critics(algorithm: Algorithm, estimator: AnyEstimator) -> None:
+    """Make the estimator's critics part of the algorithm's state, under the names that checkpoints have for them."""
+    if estimator.critics is not None:
+        algorithm.critics = estimator.critics
+    if isinstance(estimator, PathwiseEstimator) and estimator.action_critics is not None:
+        algorithm.pathwise = nn.ModuleDict({"critics": estimator.action_critics})

@@ -18,31 +18,31 @@ the discounted distribution of states by the visited one of equal mass, as is us
 and costs stand on one footing.
 
 Measures. With quantile critics a cost may be any risk measure, also as the objective: A_i is then the risk advantage
-that SDPO uses, `estimate_i` the same corrected estimate, of this rollout alone. The model stays first-order in the law:
-it prices a change of the policy by the influence function at the current law, so what a step changes of the influence
+that SDPO uses, `estimate_i` the same corrected estimate, of this rollout alone. The model stays first-order in the distribution:
+it prices a change of the policy by the influence function at the current distribution, so what a step changes of the influence
 function itself (its mean, its quantile) is left out, an error of the order of the step squared, which neither the
 projection nor the line search sees. The published safety bounds are for expectations and are not claimed here.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import torch
-from gymnasium import spaces
 from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.nn.trunk import ObservationCodec
-from portfolio_sdpo.rl.algorithms.base import Metrics, Problem, policy_metrics, refuse_nonlinear
-from portfolio_sdpo.rl.algorithms.ppo import ActorCritic, ActorCriticSettings
-from portfolio_sdpo.rl.risk_advantage import Assessment
+from portfolio_sdpo.rl.algorithms.ascent import describe_policy
+from portfolio_sdpo.rl.algorithms.base import ActorCriticSettings, Problem, refuse_nonlinear
+from portfolio_sdpo.rl.algorithms.pricing import check_finite
+from portfolio_sdpo.rl.estimators.base import Assessment, RiskEstimate
+from portfolio_sdpo.rl.estimators.score import ScoreEstimator
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 Product = Callable[[Tensor], Tensor]
@@ -50,7 +50,7 @@ Product = Callable[[Tensor], Tensor]
 
 
 class TrustRegionSettings(ActorCriticSettings):
-    """Settings of CPO and PCPO; the trust region sets the step, so `actor.learning_rate` and `anneal` do nothing."""
+    """Settings of CPO and PCPO; the trust region sets the step, and `actor.learning_rate` and `anneal` are not read."""
 
     max_kl: float = Field(default=0.01, gt=0)
     """Radius δ of the trust region: largest mean KL divergence of the new policy from the old one."""
@@ -68,7 +68,7 @@ class TrustRegionSettings(ActorCriticSettings):
 
 @dataclass(frozen=True)
 class LocalModel:
-    """Objective and costs to first order, KL to second: all that a step is chosen by. P parameters, m constraints."""
+    """Objective and costs to first order, KL to second: all that a step is active by. P parameters, m constraints."""
 
     g: Tensor
     """[P] gradient of the objective"""
@@ -117,53 +117,59 @@ class Proposal:
     """Whether the step only decreases costs"""
 
 
-class TrustRegion(ActorCritic):
+class TrustRegion:
     """One step per rollout: the algorithm proposes it by a local model, a line search shortens it until it is good."""
 
-    accepts_nonlinear = True  # given quantile critics
-    settings: TrustRegionSettings
+    def __init__(self, settings: TrustRegionSettings, problem: Problem, policy: Policy) -> None:
+        self.settings = settings
+        self.problem = problem
+        self.policy = policy
+        self.discounts = [problem.discount, *(discount for _, discount in problem.budget_keys())]
 
-    def __init__(
-        self, settings: TrustRegionSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
-    ) -> None:
-        super().__init__(settings, problem, codec, action_space)
-        if settings.critic.kind == "mean":
-            refuse_nonlinear(settings.kind, problem, "use quantile critics, or sdpo,")
-
-    @abstractmethod
-    def propose(self, model: LocalModel) -> Proposal:
-        """The algorithm's step within, or towards, the constraints."""
-
-    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> Metrics:
-        _, objective, risks, metrics = self.observe(rollout, generator)
-        self.check_finite(risks)
-        slacks = [
+    def measure_slacks(self, risks: Sequence[RiskEstimate]) -> list[float]:
+        """How far inside its bound each risk is, by the newest estimate alone."""
+        check_finite(risks)
+        return [
             constraint.slack(risk.estimate, risk.standard_error)
             for constraint, risk in zip(self.problem.constraints, risks, strict=True)
         ]
-        surrogate = Surrogate(self.policy, rollout, self.scaled_advantages(rollout, objective, risks))
-        model = self.linearise(surrogate, rollout, slacks)
-        proposal = self.propose(model)
-        length = self.search(surrogate, model, proposal)
-        for index, slack in enumerate(slacks):
-            metrics[f"slack_{index}"] = slack
-            metrics[f"price_{index}"] = float(proposal.prices[index])
-        metrics |= {"recovery": float(proposal.recovery), "step_length": length}
-        return metrics | policy_metrics(self.policy, rollout)
 
-    def scaled_advantages(self, rollout: Rollout, objective: Assessment, risks: Sequence[Assessment]) -> Tensor:
+    def model(self, rollout: Rollout, assessment: Assessment, slacks: Sequence[float]) -> tuple[Surrogate, LocalModel]:
+        """Objective and costs as seen from a rollout, and their local model."""
+        surrogate = Surrogate(self.policy, rollout, self.scale_advantages(rollout, assessment))
+        return surrogate, self.linearise(surrogate, rollout, slacks)
+
+    def step(
+        self,
+        rollout: Rollout,
+        surrogate: Surrogate,
+        model: LocalModel,
+        proposal: Proposal,
+        slacks: Sequence[float],
+    ) -> LogRow:
+        """Move the policy by as much of the proposal as the line search accepts."""
+        length = self.search(surrogate, model, proposal)
+        log: LogRow = {}
+        for index, slack in enumerate(slacks):
+            log[f"slack_{index}"] = slack
+            log[f"price_{index}"] = float(proposal.prices[index])
+        log |= {"recovery": float(proposal.recovery), "step_length": length}
+        return log | describe_policy(self.policy, rollout)
+
+    def scale_advantages(self, rollout: Rollout, assessment: Assessment) -> Tensor:
         """[1 + m, n]: objective first, then costs with the sign in which more is worse, centred, times their scale."""
-        rows = [(objective.advantage, self.problem.discount)]
-        for constraint, (_, discount), risk in zip(self.problem.constraints, self.keys, risks, strict=True):
-            rows.append((constraint.sign * risk.advantage, discount))
+        advantages = [assessment.objective.advantage]
+        for constraint, risk in zip(self.problem.constraints, assessment.risks, strict=True):
+            advantages.append(constraint.sign * risk.advantage)
         return torch.stack(
             [
                 (advantage - advantage.mean()) * ((discount**rollout.step).sum() / rollout.episodes)
-                for advantage, discount in rows
+                for advantage, discount in zip(advantages, self.discounts, strict=True)
             ]
         )
 
     def linearise(self, surrogate: Surrogate, rollout: Rollout, slacks: Sequence[float]) -> LocalModel:
+        """Gradients of objective and costs at the current policy, and their products with H⁻¹."""
         gradients = surrogate.gradients()
         g, b = gradients[0], gradients[1:]
         product = curvature(self.policy, rollout.observation[:: self.settings.curvature_stride])
@@ -208,6 +214,15 @@ class TrustRegion(ActorCritic):
                 return length
         assign(self.policy, start)
         return 0.0
+
+
+def make_critic_estimator(settings: TrustRegionSettings, problem: Problem, codec: ObservationCodec) -> ScoreEstimator:
+    """Risk advantages by critics; a `SettingsError` where mean critics would have to know a whole distribution."""
+    if settings.critic.kind == "mean":
+        refuse_nonlinear(settings.kind, problem, "use quantile critics, or sdpo,")
+    return ScoreEstimator(
+        problem, codec, settings.critic, gae_lambda=settings.gae_lambda, credit_discount=settings.credit_discount
+    )
 
 
 class Surrogate:
@@ -310,13 +325,13 @@ def active_sets(count: int) -> Iterator[list[int]]:
     with its constraints as equations is the solution, exactly and without a solver.
     """
     for size in range(count + 1):
-        for chosen in combinations(range(count), size):
-            yield list(chosen)
+        for active in combinations(range(count), size):
+            yield list(active)
 
 
-def spd_inverse(matrix: Tensor, chosen: list[int]) -> Tensor | None:
-    """Inverse of the block of `chosen` rows and columns; None if these are not independent."""
-    factor, failed = torch.linalg.cholesky_ex(matrix[chosen][:, chosen])
+def spd_inverse(matrix: Tensor, active: list[int]) -> Tensor | None:
+    """Inverse of the block of `active` rows and columns; None if these are not independent."""
+    factor, failed = torch.linalg.cholesky_ex(matrix[active][:, active])
     return None if failed else torch.cholesky_inverse(factor)
 
 

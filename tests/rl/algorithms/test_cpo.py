@@ -26,7 +26,7 @@ from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generato
 BOTH = pytest.mark.parametrize("algorithm, settings", [(Cpo, CpoSettings), (Pcpo, PcpoSettings)])
 LINEAR = ActorSettings(hidden=())
 CRITIC = CriticSettings(kind="mean", hidden=(16,), epochs=2, minibatches=2)
-LAWS = CriticSettings(kind="quantile", hidden=(16,), dimension=16, atoms=16, epochs=2, minibatches=2, averaging=0.9)
+QUANTILE = CriticSettings(kind="quantile", hidden=(16,), dimension=16, atoms=16, epochs=2, minibatches=2, averaging=0.9)
 
 
 def problem(*specs, discount=1.0):
@@ -302,7 +302,7 @@ def test_variance_ends_at_the_bound(algorithm, settings, bandit, make, train, pr
     """With probability p of a noisy arm that earns 1 ± 1 instead of a sure 0, variance is p + p(1 − p): under 0.51 at
     most p = 0.3. From p = ½, which breaks the bound, both come back to it, and stay."""
     env = bandit([1.0, 0.0], [1.0, 0.0], envs=1000)
-    learner = make(algorithm, settings(actor=LINEAR, critic=LAWS), problem("variance of reward <= 0.51"), env)
+    learner = make(algorithm, settings(actor=LINEAR, critic=QUANTILE), problem("variance of reward <= 0.51"), env)
     rows = train(learner, env, 25)
     p = float(probabilities(learner)[0])
     assert p == pytest.approx(0.3, abs=0.04)
@@ -316,17 +316,17 @@ def test_the_local_model_prices_small_steps_as_the_exact_risk_does(spec, bandit,
     sign in which more is worse."""
     means, deviations = np.array([1.0, 0.5, 0.0]), np.array([1.0, 0.2, 0.5])
     env = bandit(means.tolist(), deviations.tolist(), envs=20_000)
-    critic = CriticSettings(**{**dict(LAWS), "learning_rate": 1e-2, "warm_up": 80, "transitions": 4000})
+    critic = CriticSettings(**{**dict(QUANTILE), "learning_rate": 1e-2, "warm_up": 80, "transitions": 4000})
     learner = make(Pcpo, PcpoSettings(actor=LINEAR, critic=critic), problem(spec), env)
     rollout = Collector(env, ["reward"], 1, seed=0).collect(learner.policy, 0)
     _, objective, risks, _ = learner.observe(rollout, torch_generator(stream(0, 0, Purpose.UPDATE)))
     surrogate = Surrogate(learner.policy, rollout, learner.scaled_advantages(rollout, objective, risks))
     constraint = learner.problem.constraints[0]
-    law = torch.from_numpy((means + deviations * norm.ppf((np.arange(2000) + 0.5) / 2000)[:, None]).ravel())
+    distribution = torch.from_numpy((means + deviations * norm.ppf((np.arange(2000) + 0.5) / 2000)[:, None]).ravel())
 
     def exact():
         weights = probabilities(learner).double().repeat(2000) / 2000
-        return constraint.sign * constraint.measure(law, weights).item()
+        return constraint.sign * constraint.measure(distribution, weights).item()
 
     start, before = parameters_to_vector(learner.policy.parameters()).detach(), exact()
     assert constraint.sign * risks[0].estimate == pytest.approx(before, abs=0.03)
@@ -345,7 +345,7 @@ def test_a_tail_as_the_objective(algorithm, settings, bandit, make, train, proba
     """A sure 0.5 against 1 ± 2: the mean prefers the second arm, the 0.1-CVaR (0.5 against −2.5) the first."""
     env = bandit([0.5, 1.0], [0.0, 2.0])
     task = Problem(discount=1.0, objective=CVaR(alpha=0.1), constraints=problem("variance of reward <= 9").constraints)
-    learner = make(algorithm, settings(actor=LINEAR, critic=LAWS, max_kl=0.02), task, env)
+    learner = make(algorithm, settings(actor=LINEAR, critic=QUANTILE, max_kl=0.02), task, env)
     rows = train(learner, env, 20)
     assert probabilities(learner)[0] > 0.75
     assert rows[-1]["objective"] > rows[0]["objective"] + 0.5

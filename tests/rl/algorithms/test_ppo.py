@@ -66,7 +66,7 @@ def test_logs_any_measure(critic, bandit, make, train):
     kind = CRITIC.model_copy(update={"kind": critic, "learning_rate": 1e-2, "dimension": 16, "atoms": 32})
     row = train(make(Ppo, PpoSettings(critic=kind), problem, env), env, 1)[0]
     variance = 1 + torch.tensor([1.0, 0.4, 0.0]).var(unbiased=False).item()
-    tail = 0.4667 - 1.755 * variance**0.5  # of a normal law with these moments, which the mixture nearly has
+    tail = 0.4667 - 1.755 * variance**0.5  # of a normal distribution with these moments, which the mixture nearly has
     assert row["risk_0"] == pytest.approx(variance, rel=0.1)
     assert row["risk_1"] == pytest.approx(tail, abs=0.15)
     assert 0 < row["risk_se_0"] < 0.1 and 0 < row["risk_se_1"] < 0.15

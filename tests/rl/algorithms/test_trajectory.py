@@ -65,7 +65,7 @@ def test_weights_are_those_of_the_primal_dual_algorithms(measure, make):
 
 @EACH
 def test_the_gradient_is_that_of_the_exact_risk(measure, make):
-    """On a CMDP without noise the law of the return can be enumerated, and its risk differentiated by differences."""
+    """On a CMDP without noise the distribution of the return can be enumerated, and its risk differentiated by differences."""
     cmdp = replace(random_cmdp(3, 2, seed=6, horizon=3), initial=np.array([1.0, 0.0, 0.0]))
     env = RandomCmdpVectorEnv(cmdp, 20_000)
     settings = SdpoSettings(actor=TABLE, critic=CRITIC, estimator="trajectory")

@@ -1,4 +1,4 @@
-"""The algorithms on price paths: whole batches of episodes act on given paths at once, without an environment's loop.
+"""Algorithms that act on price paths: whole batches of episodes act on given paths at once, without an environment.
 
 Prices do not depend on actions, so every step of every episode can be looked up, decided and paid in one go; only where
 trading costs something does what is held matter, and steps follow one another. The accounting is the environment's.
@@ -12,15 +12,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor
+from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.policy import Policy, SimplexHead
 from portfolio_sdpo.portfolio.path_codec import PathCodec
 from portfolio_sdpo.portfolio.path_learner import PathLearner
-from portfolio_sdpo.risk.constraint import slacks_of
-from portfolio_sdpo.rl.algorithms import AnySettings, Problem, build
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.risk.constraint import compute_slacks
+from portfolio_sdpo.rl.algorithms import AlgorithmSettings, Problem, build
+from portfolio_sdpo.rl.estimators import name_estimator
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 RUIN = 1e-6
@@ -33,19 +34,19 @@ class _Weights(spaces.Box):
     simplex = True
 
 
-class OnPaths(PathLearner):
+class ActingLearner(nn.Module, PathLearner):
     """One of the algorithms, whose policy and critics stand on one LSTM along the paths."""
 
     updates: Tensor
 
     def __init__(
-        self, settings: AnySettings, problem: Problem, assets: int, fee: float = 0.0, episodes: int = 85
+        self, settings: AlgorithmSettings, problem: Problem, assets: int, fee: float = 0.0, episodes: int = 85
     ) -> None:
         super().__init__()
-        if getattr(settings, "estimator", "") == "counterfactual" and fee > 0:
+        if name_estimator(settings) == "counterfactual" and fee > 0:
             raise SettingsError(
-                "estimator: a counterfactual of one step is exact only where trading is free; set the fee to 0 or take "
-                "another estimator."
+                "estimator: a counterfactual of one step is exact only where trading is free; set the fee to 0 or "
+                "choose another estimator."
             )
         self.problem = problem
         self.fee = fee
@@ -54,7 +55,7 @@ class OnPaths(PathLearner):
         self.algorithm = build(settings, problem, self.codec, _Weights(0.0, 1.0, (assets,), np.float64))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
-    def update(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> Metrics:
+    def update(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> LogRow:
         self.codec.replay(gross_returns, listed)
         rollout = act_on_paths(self.algorithm.policy, self.codec, self.episodes, self.fee, generator)
         metrics = self.algorithm.update(rollout, int(self.updates), generator)
@@ -63,8 +64,8 @@ class OnPaths(PathLearner):
             item.measure(rollout.returns(item.signal, self.problem.discount_of(item))).item()
             for item in self.problem.constraints
         ]
-        for index, slack in enumerate(slacks_of(self.problem.constraints, sampled, [0.0] * len(sampled))):
-            # What the algorithm does not heed is measured all the same.
+        for index, slack in enumerate(compute_slacks(self.problem.constraints, sampled, [0.0] * len(sampled))):
+            # A constraint that the algorithm does not obey is measured all the same.
             metrics.setdefault(f"slack_{index}", slack)
             metrics.setdefault(f"regime_{index}", "none")
         return metrics
@@ -190,7 +191,7 @@ def _hold(weights: Tensor, earned: Tensor, still: Tensor) -> tuple[Tensor, Tenso
 
 
 def _trade(held: Tensor, target: Tensor, fee: float) -> tuple[Tensor, Tensor]:
-    """Share of wealth [...] that is kept, and the turnover: the root of `envs.portfolio.accounting.rebalance`.
+    """Share of wealth [...] that is kept, and the turnover: the root of `portfolio.accounting.rebalance`.
 
     k = 1 − fee · Σ |k · target − held| contracts by the fee, so a few rounds are exact to rounding for any usual fee.
     """
