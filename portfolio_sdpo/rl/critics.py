@@ -51,8 +51,8 @@ class CriticSettings(Settings):
     """Cosines in the embedding of a level (quantile critics)."""
     kappa: float = Field(default=0.0, ge=0)
     """Threshold of the Huber loss in standardised units (quantile critics); 0 is plain quantile regression, and the
-    fastest. Far below the distribution's own spread, or the quadratic part of the loss turns quantiles into expectiles and the
-    variance is underestimated."""
+    fastest. Far below the distribution's own spread, or the quadratic part of the loss turns quantiles into expectiles
+    and the variance is underestimated."""
     shared_trunk: bool = False
     """Whether all critics stand on one trunk."""
 
@@ -187,13 +187,13 @@ class CriticBank(nn.Module):
         return here, ahead
 
     def value(self, key: tuple[str, float], rollout: Rollout, atoms: int) -> Valuation:
-        """The critic's distributions at every transition, moved and scaled to what this rollout says of mean and spread.
+        """The critic's distributions at every transition, calibrated to the rollout's mean and spread.
 
         Location: a critic that is read through averaged weights lags behind an improving policy, by about the same
         amount in all states of a time step; the mean residual of all m episodes at that step takes the lag out. That
         fit uses up one degree of freedom, so the TD errors that are left are stretched by √(m/(m−1)), as for a sample
         variance. Scale: TD errors of the means are uncorrelated, so Var(Y(s0)) = E[Σ γ^2t δ_t²], which is far sharper
-        than the spread of returns; all distributions are widened or narrowed by the factor that makes the critic's agree.
+        than the spread of returns; all distributions are widened or narrowed by the factor that makes both agree.
         """
         signal, discount = key
         values, grid = rollout.signals[signal], rollout.grid

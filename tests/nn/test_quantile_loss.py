@@ -130,7 +130,7 @@ def test_a_batch_is_the_mean_of_its_rows_and_a_row_the_sum_of_its_quantiles():
 
 
 def test_minimiser_is_the_quantile():
-    """For small κ the gradient at the τ-quantile of the targets vanishes, up to the 1/M step of the empirical distribution."""
+    """For small κ the gradient at the τ-quantile of the targets vanishes, up to the 1/M step of their distribution."""
     target = torch.randn(1, 1001, dtype=torch.float64)
     tau = torch.tensor([0.05, 0.25, 0.5, 0.9], dtype=torch.float64)
     quantile = torch.quantile(target, tau, dim=-1).T

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portfolio_sdpo.rl.advantage import Grid, cumulated_before, discounted_sum_ahead, lambda_returns, lambda_targets
+from portfolio_sdpo.rl.critics import lambda_returns, lambda_targets
+from portfolio_sdpo.rl.rollout import Grid
 
 REWARDS = [[1.0, 2.0, 3.0], [4.0], [5.0, 6.0]]
 ENDED = [True, False, False]
@@ -50,13 +51,13 @@ def test_grid_lays_episodes_side_by_side(by_hand):
 
 def test_sum_ahead_stops_at_the_end_of_an_episode(by_hand):
     rollout = by_hand(REWARDS, ENDED)
-    ahead = discounted_sum_ahead(Grid(rollout), rollout.signals["reward"], 0.5)
+    ahead = rollout.grid.sum_ahead(rollout.signals["reward"], 0.5)
     assert ahead.tolist() == [1 + 1 + 0.75, 2 + 1.5, 3, 4, 5 + 3, 6]
 
 
 def test_cumulated_before_keeps_the_total_once_an_episode_is_over(by_hand):
     rollout = by_hand(REWARDS, ENDED)
-    before = cumulated_before(Grid(rollout), rollout, rollout.signals["reward"], 0.5)
+    before = rollout.grid.sum_before(rollout.signals["reward"], 0.5)
     assert before.tolist() == [[0, 0, 0], [1, 4, 5], [2, 4, 8]]
 
 
@@ -68,7 +69,7 @@ def test_gae_of_any_episodes(by_hand, episodes, discount, lam):
     rollout = by_hand(rewards, terminated, torch.float64)
     values = torch.linspace(-1, 2, len(rollout), dtype=torch.float64)
     increments = rollout.signals["reward"] + discount * values_ahead(rollout, values) - values
-    advantage = discounted_sum_ahead(Grid(rollout), increments, discount * lam)
+    advantage = rollout.grid.sum_ahead(increments, discount * lam)
     parts = values.split([len(episode) for episode in rewards])
     expected = [
         number
@@ -93,7 +94,7 @@ def test_truncation_bootstraps_and_termination_does_not(by_hand):
 def test_limits_of_lambda(by_hand, lam):
     """λ = 0 is the one-step target, λ = 1 the plain return, and the k-th sample stays the k-th sample."""
     rollout = by_hand(REWARDS, ENDED)
-    grid, signal = Grid(rollout), rollout.signals["reward"]
+    grid, signal = rollout.grid, rollout.signals["reward"]
     ahead = torch.arange(12.0).view(6, 2) + 1
     ahead[rollout.terminated] = 0.0
     targets = lambda_targets(grid, signal, ahead, 0.5, lam, torch.Generator())
@@ -111,7 +112,7 @@ def test_limits_of_lambda(by_hand, lam):
 def test_lambda_returns_are_the_mean_of_lambda_targets(by_hand, episodes, lam):
     rewards, terminated = split(episodes)
     rollout = by_hand(rewards, terminated, torch.float64)
-    grid, signal = Grid(rollout), rollout.signals["reward"]
+    grid, signal = rollout.grid, rollout.signals["reward"]
     ahead = values_ahead(rollout, torch.linspace(-1, 2, len(rollout), dtype=torch.float64))
     many = 20_000
     samples = lambda_targets(
@@ -126,10 +127,10 @@ def test_lambda_returns_are_the_mean_of_lambda_targets(by_hand, episodes, lam):
 
 def test_lambda_returns_and_gae_are_the_same_thing(by_hand):
     rollout = by_hand(REWARDS, ENDED, torch.float64)
-    grid, signal = Grid(rollout), rollout.signals["reward"]
+    grid, signal = rollout.grid, rollout.signals["reward"]
     values = torch.linspace(-1, 2, 6, dtype=torch.float64)
     ahead = values_ahead(rollout, values)
-    advantage = discounted_sum_ahead(grid, signal + 0.9 * ahead - values, 0.9 * 0.8)
+    advantage = grid.sum_ahead(signal + 0.9 * ahead - values, 0.9 * 0.8)
     torch.testing.assert_close(lambda_returns(grid, signal, ahead, 0.9, 0.8), values + advantage)
 
 
@@ -139,7 +140,7 @@ def test_samples_of_one_transition_stop_at_different_times(by_hand):
     rollout = by_hand([[0.0] * length], [True])
     ahead = torch.arange(1.0, length + 1).unsqueeze(-1).expand(-1, 50_000).clone()
     ahead[-1] = 0.0
-    first = lambda_targets(Grid(rollout), rollout.signals["reward"], ahead, 1.0, 0.5, torch.Generator().manual_seed(1))[
+    first = lambda_targets(rollout.grid, rollout.signals["reward"], ahead, 1.0, 0.5, torch.Generator().manual_seed(1))[
         0
     ]
     for k in range(4):

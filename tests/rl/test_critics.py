@@ -1,4 +1,4 @@
-"""The bank of critics: distributions that are known, calibration that is exact, units and averages that leave no trace."""
+"""The bank of critics: known distributions, exact calibration, units and averages that leave no trace."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from portfolio_sdpo.nn.critic import MeanCritic, midpoints
 from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Expectation, Variance
-from portfolio_sdpo.rl.advantage import Grid
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, minibatches
-from portfolio_sdpo.rl.risk_advantage import assess
+from portfolio_sdpo.rl.estimators.score import estimate_risk
 from portfolio_sdpo.rl.rollout import Collector, Rollout
 
 REWARD, PAIN = ("reward", 0.9), ("pain", 1.0)
@@ -63,7 +62,7 @@ def test_where_the_sum_of_a_signal_is_closed(kind, by_hand):
         here, ahead = critics.distributions(key, rollout, midpoints(4))
         assert (ahead[rollout.ends] == 0).all(-1).tolist() == closed
         assert ahead[rollout.starts].equal(here[rollout.starts + 1])
-        assert (critics.value(key, rollout, Grid(rollout), 4).ahead[rollout.ends].abs().sum(-1) > 0).tolist()[-1]
+        assert (critics.value(key, rollout, 4).ahead[rollout.ends].abs().sum(-1) > 0).tolist()[-1]
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -76,7 +75,7 @@ def test_learns_known_laws(shared):
     generator = torch.Generator().manual_seed(0)
     for _ in range(40):
         rollout = one_step(200, generator)
-        critics.fit(rollout, Grid(rollout), generator)
+        critics.fit(rollout, generator)
     states, tau = torch.tensor([[0.0], [1.0]]), midpoints(64)
     with torch.no_grad():
         reward, pain = critics[REWARD](states, tau), critics[PAIN](states, tau)
@@ -102,7 +101,7 @@ def test_learns_the_laws_of_a_cmdp():
     collector = Collector(env, [], 10, seed=0)
     for iteration in range(30):
         rollout = collector.collect(policy, iteration)
-        critics.fit(rollout, Grid(rollout), generator)
+        critics.fit(rollout, generator)
     with torch.no_grad():
         distribution = critics[REWARD](torch.stack([torch.arange(6.0), torch.zeros(6)], -1), midpoints(64))
     exact = evaluate(cmdp, uniform_policy(cmdp), 0.9)
@@ -116,7 +115,7 @@ def test_mean_critics_learn_the_mean():
     generator = torch.Generator().manual_seed(0)
     for _ in range(30):
         rollout = one_step(200, generator)
-        critics.fit(rollout, Grid(rollout), generator)
+        critics.fit(rollout, generator)
     assert isinstance(critics[PAIN], MeanCritic)
     with torch.no_grad():
         found = critics[REWARD](torch.tensor([[0.0], [1.0]]), midpoints(1)).flatten()
@@ -142,7 +141,7 @@ def test_targets(by_hand, kind, lam):
     rollout = by_hand([[1.0, 2.0, 4.0], [8.0]], [True, False])
     critics = bank(SMALL.model_copy(update={"kind": kind, "target_lambda": lam}), (REWARD, PAIN))
     generator = torch.Generator().manual_seed(0)
-    reward, pain = critics.targets(rollout, Grid(rollout), generator)
+    reward, pain = critics.targets(rollout, generator)
     assert reward.shape == pain.shape == (4, 1 if kind == "mean" else 16)
     assert (reward[2] == 4).all()
     if lam == 1:
@@ -224,22 +223,19 @@ def test_the_variance_is_estimated_without_bias(noisy, bias, spread, pooled):
     critics = Told(Biased(cmdp, 0.9, bias, spread))
     estimates = []
     for rollout in groups(big, 8):
-        grid = Grid(rollout)
-        valuation = critics.value(REWARD, rollout, grid, atoms=8)
-        signal = rollout.signals["reward"]
-        estimates.append(assess(Variance(), signal, 0.9, rollout, grid, valuation, 0.9, pooled=pooled).estimate)
+        valuation = critics.value(REWARD, rollout, atoms=8)
+        estimates.append(estimate_risk(Variance(), REWARD, rollout, valuation, 0.9, pooled=pooled).estimate)
     truth = evaluate(cmdp, uniform_policy(cmdp), 0.9).variance
     error = np.std(estimates) / len(estimates) ** 0.5
     assert error < 0.03 * truth
     assert np.mean(estimates) == pytest.approx(truth, abs=3 * error)
 
 
-def test_laws_get_the_spread_that_td_errors_have(noisy):
-    """However wide the critic's distributions are: Var(Y(s0)) = E[Σ γ^2t δ_t²]; what lies beyond a cut stays the critic's."""
+def test_distributions_get_the_spread_that_td_errors_have(noisy):
+    """However wide the critic's distributions are, Var(Y(s0)) = E[Σ γ^2t δ_t²]; beyond a cut they stay the critic's."""
     cmdp, big = noisy
     rollout = next(groups(big, 200))
-    grid = Grid(rollout)
-    narrow, wide = (Told(Biased(cmdp, 0.9, 0.0, spread)).value(REWARD, rollout, grid, atoms=8) for spread in (0.1, 9.0))
+    narrow, wide = (Told(Biased(cmdp, 0.9, 0.0, spread)).value(REWARD, rollout, atoms=8) for spread in (0.1, 9.0))
     torch.testing.assert_close(narrow.here, wide.here, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(narrow.ahead, wide.ahead, atol=1e-4, rtol=1e-4)
     td = rollout.per_episode(0.9 ** (2 * rollout.step) * narrow.increments.square()).mean()
@@ -254,18 +250,17 @@ def test_calibrated_means_are_exact_on_average(by_hand, critic_bias):
     generator = torch.Generator().manual_seed(0)
     rewards = [torch.randn(length, generator=generator).tolist() for length in (3, 5, 1, 5, 2)]
     rollout = by_hand(rewards, [True, True, True, True, False])
-    grid = Grid(rollout)
     critics = bank()
     critics.averaged[0].location.fill_(critic_bias)
-    valuation = critics.value(REWARD, rollout, grid, atoms=8)
+    valuation = critics.value(REWARD, rollout, atoms=8)
     _, raw = critics.distributions(REWARD, rollout, midpoints(8))
     returns = rollout.returns("reward", 0.9)
     returns[4] += 0.81 * raw[rollout.ends[4]].mean()
     assert valuation.here[rollout.starts].mean() == pytest.approx(returns.mean().item(), rel=1e-4, abs=1e-4)
-    by_step = grid.lay_out(valuation.increments).sum(1)
+    by_step = rollout.grid.lay_out(valuation.increments).sum(1)
     # At steps 3 and 4 two episodes are left; a single one would keep its own residual.
     torch.testing.assert_close(by_step, torch.zeros(5), atol=2e-3, rtol=0)
-    found = assess(Expectation(), rollout.signals["reward"], 0.9, rollout, grid, valuation, 0.9)
+    found = estimate_risk(Expectation(), REWARD, rollout, valuation, 0.9)
     assert found.estimate == pytest.approx(returns.mean().item(), rel=1e-4, abs=1e-3)
 
 
@@ -273,10 +268,9 @@ def test_one_step_variance_is_the_sample_variance(by_hand):
     """Known answer: with one state and one step, whatever the critic says."""
     rewards = [[1.0], [2.0], [4.0], [9.0]]
     rollout = by_hand(rewards, [True] * 4)
-    grid = Grid(rollout)
-    valuation = bank().value(REWARD, rollout, grid, atoms=8)
+    valuation = bank().value(REWARD, rollout, atoms=8)
     for pooled in (True, False):
-        found = assess(Variance(), rollout.signals["reward"], 0.9, rollout, grid, valuation, 0.9, pooled=pooled)
+        found = estimate_risk(Variance(), REWARD, rollout, valuation, 0.9, pooled=pooled)
         assert found.estimate == pytest.approx(np.var([1, 2, 4, 9], ddof=1), rel=1e-5)
 
 
@@ -284,7 +278,7 @@ def test_a_single_episode_is_not_calibrated(by_hand):
     """One episode would explain itself away: the critic's means stay as they are."""
     rollout = by_hand([[1.0, 2.0]], [True])
     critics = bank()
-    valuation = critics.value(REWARD, rollout, Grid(rollout), atoms=8)
+    valuation = critics.value(REWARD, rollout, atoms=8)
     here, ahead = critics.distributions(REWARD, rollout, midpoints(8))
     torch.testing.assert_close(valuation.here.mean(-1), here.mean(-1))
     torch.testing.assert_close(valuation.ahead.mean(-1), ahead.mean(-1))
@@ -294,7 +288,7 @@ def test_a_single_episode_is_not_calibrated(by_hand):
 def test_increments_are_those_of_the_laws(by_hand):
     """δ = r + γ E[ahead] − E[here] holds for what `value` returns, stretched or not."""
     rollout = by_hand([[1.0, 2.0, 3.0], [0.5, -1.0], [2.0, 2.0]], [True, False, True])
-    valuation = bank().value(REWARD, rollout, Grid(rollout), atoms=8)
+    valuation = bank().value(REWARD, rollout, atoms=8)
     again = rollout.signals["reward"] + 0.9 * valuation.ahead.mean(-1) - valuation.here.mean(-1)
     torch.testing.assert_close(again, valuation.increments, atol=1e-5, rtol=1e-5)
 
@@ -322,7 +316,7 @@ def test_targets_without_spread_are_no_obstacle(by_hand):
     rollout = by_hand([[0.0, 0.0]] * 4, [True] * 4)
     critics = bank(keys=(REWARD, PAIN))
     for _ in range(3):
-        row = critics.fit(rollout, Grid(rollout), torch.Generator().manual_seed(0))
+        row = critics.fit(rollout, torch.Generator().manual_seed(0))
     assert np.isfinite(row["critic_loss"])
     assert critics[PAIN](rollout.observation, midpoints(4)).abs().max() < 0.05
 
@@ -334,7 +328,7 @@ def test_averaged_weights(by_hand):
     lagging = bank(SMALL.model_copy(update={"averaging": 0.99}))
     start = [parameter.clone() for parameter in lagging.averaged.parameters()]
     for critics in (newest, lagging):
-        critics.fit(rollout, Grid(rollout), torch.Generator().manual_seed(0))
+        critics.fit(rollout, torch.Generator().manual_seed(0))
     pairs = list(zip(newest.averaged.parameters(), newest.online.parameters(), strict=True))
     assert all(torch.equal(a, b) for a, b in pairs)
     pairs = list(zip(lagging.averaged.parameters(), lagging.online.parameters(), strict=True))
@@ -350,7 +344,7 @@ def test_a_fit_may_use_a_part_of_the_rollout(monkeypatch, transitions, used):
     critics = bank(SMALL.model_copy(update={"transitions": transitions, "warm_up": 1}))
     seen = []
     monkeypatch.setattr(critics, "regress", lambda inputs, targets, _: seen.append((inputs, targets)) or 0.0)
-    critics.fit(rollout, Grid(rollout), generator)
+    critics.fit(rollout, generator)
     ((inputs, (targets,)),) = seen
     assert len(inputs) == len(targets) == used
     # Rows stay together: a target is one of its own state's rewards.
@@ -372,7 +366,7 @@ def test_a_shared_trunk_is_one_and_is_optimised_once(by_hand):
     assert len(optimised) == len(set(optimised)) == len(list(critics.online.parameters()))
     before = critics.online[0].trunk.first.linear.weight.clone()
     rollout = by_hand([[1.0, 2.0], [3.0, 4.0]], [True, True])
-    critics.fit(rollout, Grid(rollout), torch.Generator().manual_seed(0))
+    critics.fit(rollout, torch.Generator().manual_seed(0))
     assert not critics.online[0].trunk.first.linear.weight.equal(before)
 
 

@@ -184,7 +184,7 @@ class CappedBarrierPricing:
 def price_by_barrier(
     monitor: ConstraintMonitor, slacks: Sequence[float], errors: Sequence[float], iteration: int, log: LogRow
 ) -> Prices:
-    """The barrier's prices and what the log says of them; in phase I the worst constraint's is 1 and no other counts."""
+    """The barrier's prices and what the log says of them; in phase I the worst constraint has the price 1, others 0."""
     prices: list[float] = []
     elapsed = monitor.elapsed(iteration)
     for index, constraint in enumerate(monitor.constraints):

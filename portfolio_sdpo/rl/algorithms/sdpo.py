@@ -123,7 +123,7 @@ class Sdpo(Algorithm):
         pricing: Callable[[nn.Module], Pricing],
         ascent: Callable[[nn.Module], Ascent],
     ) -> Self:
-        """Algorithm 1 with other parts, such as an analytic estimator, each made for the module that holds its state."""
+        """Algorithm 1 with other parts, such as an analytic estimator, each made for the module with its state."""
         self = cls.__new__(cls)
         Algorithm.__init__(self, settings, problem, policy)
         self.estimator, self.pricing, self.ascent = estimator(self), pricing(self), ascent(self)

@@ -18,10 +18,11 @@ the discounted distribution of states by the visited one of equal mass, as is us
 and costs stand on one footing.
 
 Measures. With quantile critics a cost may be any risk measure, also as the objective: A_i is then the risk advantage
-that SDPO uses, `estimate_i` the same corrected estimate, of this rollout alone. The model stays first-order in the distribution:
-it prices a change of the policy by the influence function at the current distribution, so what a step changes of the influence
-function itself (its mean, its quantile) is left out, an error of the order of the step squared, which neither the
-projection nor the line search sees. The published safety bounds are for expectations and are not claimed here.
+that SDPO uses, `estimate_i` the same corrected estimate, of this rollout alone. The model stays first-order in the
+distribution: it prices a change of the policy by the influence function at the current distribution, so what a step
+changes of the influence function itself (its mean, its quantile) is left out, an error of the order of the step
+squared, which neither the projection nor the line search sees. The published safety bounds are for expectations and
+are not claimed here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The `analytic` estimator: where the reward is a known, smooth function of the actions, gradients go straight through it.
+"""The `analytic` estimator: where the reward is a known, smooth function of the actions, gradients go through it.
 
-If what follows does not depend on the actions either (price paths), the return of every episode is differentiable in the
-policy's parameters θ, and so is any risk measure of the returns. SDPO then ascends
+If what follows does not depend on the actions either (price paths), the return of every episode is differentiable in
+the policy's parameters θ, and so is any risk measure of the returns. SDPO then ascends
 
     E[R(θ)] + Σ_i ln(slack_i(ρ_i(R(θ)))) / η_i
 

@@ -1,7 +1,7 @@
 """What every estimator of SDPO answers: how large is each risk, and in which direction does it change?
 
-The gradient of the paper's objective (eq. 14) is ∇J_PPO − Σ_i price_i ∇ρ_i(Y_i). An estimator fits whatever it learns from
-a batch, assesses objective and risks on it, and turns them, once the prices are known, into what the policy ascends.
+The gradient of the paper's objective (eq. 14) is ∇J_PPO − Σ_i price_i ∇ρ_i(Y_i). An estimator fits its critics, if it
+has any, assesses objective and risks on a batch, and turns them, once the prices are known, into what is ascended.
 Estimators are interchangeable; `docs/sdpo.md` has the table of what each one needs.
 """
 

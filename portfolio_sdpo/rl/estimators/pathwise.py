@@ -1,4 +1,4 @@
-"""The `pathwise` estimator, the paper's own: connect the actor to the critic and differentiate through it (section 5.1).
+"""The `pathwise` estimator, the paper's own: differentiate through a critic that sees the actor's action (section 5.1).
 
 The critic Ψ(s, a, τ) is regressed on the same λ-targets as the state critic, at the actions that were taken, so it has
 seen every action it is asked about and not only the policy's mean output. Then

@@ -1,7 +1,7 @@
 """The `score` estimator: risks from the critics, and the advantage whose policy gradient is the gradient of the risk.
 
-Let u be the influence function of ρ at the distribution of Y(s0), and c_t the discounted signal cumulated before t. Seen
-from step t the value of u is U_t = E_τ[u(c_t + γ^t Ŷ_τ(s_t))], and its increments do two jobs:
+Let u be the influence function of ρ at the distribution of Y(s0), and c_t the discounted signal cumulated before t.
+Seen from step t the value of u is U_t = E_τ[u(c_t + γ^t Ŷ_τ(s_t))], and its increments do two jobs:
 
 - summed over an episode they correct the critic's plug-in value of ρ by what really happened (the one-step estimator
   of semiparametric statistics: ρ(Ŷ) + mean of the increments; an error of the critic enters only squared),
@@ -205,7 +205,7 @@ class Utility:
             self._pooled = measure.influence(first[chosen]).pool(self._before[:, chosen].T, share.T)
 
     def __call__(self, distribution: Tensor, index: Tensor | None = None) -> Tensor:
-        """Distributions [m, N], equally likely atoms, at the transitions `index` [m] (None: all of them) to utilities [m]."""
+        """Distributions [m, N], equally likely atoms, at the transitions `index` [m] (None: all) to utilities [m]."""
         step, episode, weight = self._rollout.step, self._rollout.episode, self._weight
         if index is not None:
             step, episode, weight = step[index], episode[index], weight[index]

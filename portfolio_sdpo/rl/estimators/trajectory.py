@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from portfolio_sdpo.rl.algorithms.base import Problem
 
 InfluenceFunction = Callable[[Tensor], Tensor]
-"""u of a measure at the distribution that the algorithm's statistic stands for: values of any shape to the same shape."""
+"""u of a measure at the distribution that the algorithm's statistic stands for; values of any shape to that shape."""
 Baseline = Literal["history", "batch"]
 
 

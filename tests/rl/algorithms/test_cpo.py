@@ -254,8 +254,10 @@ def test_nothing_is_ventured_while_the_risk_is_unknown(algorithm, settings, make
 def test_an_estimate_that_is_not_finite_ends_the_run(algorithm, settings, bandit, make, train, monkeypatch):
     env = bandit([1.0, 0.0], pain=[1.0, 0.0])
     learner = make(algorithm, settings(actor=LINEAR, critic=CRITIC), problem("expectation of pain <= 9"), env)
-    assess = learner.assess
-    monkeypatch.setattr(learner, "assess", lambda *arguments: replace(assess(*arguments), estimate=math.inf))
+    estimate = learner.estimator._estimate
+    monkeypatch.setattr(
+        learner.estimator, "_estimate", lambda *arguments: replace(estimate(*arguments), estimate=math.inf)
+    )
     with pytest.raises(DivergenceError, match="the estimate of a risk is not finite"):
         train(learner, env, 1)
 
@@ -266,7 +268,7 @@ def test_no_step_but_that_of_the_trust_region(algorithm, settings, bandit, make)
     env = bandit([1.0, 0.0], pain=[1.0, 0.0])
     learner = make(algorithm, settings(critic=CRITIC), problem("expectation of pain <= 9"), env)
     assert list(learner.optimisers()) == [learner.critics.optimiser]
-    assert not hasattr(learner, "actor_optimiser")
+    assert not hasattr(learner, "ascent")
 
 
 @BOTH
@@ -319,8 +321,9 @@ def test_the_local_model_prices_small_steps_as_the_exact_risk_does(spec, bandit,
     critic = CriticSettings(**{**dict(QUANTILE), "learning_rate": 1e-2, "warm_up": 80, "transitions": 4000})
     learner = make(Pcpo, PcpoSettings(actor=LINEAR, critic=critic), problem(spec), env)
     rollout = Collector(env, ["reward"], 1, seed=0).collect(learner.policy, 0)
-    _, objective, risks, _ = learner.observe(rollout, torch_generator(stream(0, 0, Purpose.UPDATE)))
-    surrogate = Surrogate(learner.policy, rollout, learner.scaled_advantages(rollout, objective, risks))
+    valuations, _ = learner.estimator.fit_critics(rollout, torch_generator(stream(0, 0, Purpose.UPDATE)))
+    assessment = learner.estimator.assess(rollout, valuations)
+    surrogate = Surrogate(learner.policy, rollout, learner.trust_region.scale_advantages(rollout, assessment))
     constraint = learner.problem.constraints[0]
     distribution = torch.from_numpy((means + deviations * norm.ppf((np.arange(2000) + 0.5) / 2000)[:, None]).ravel())
 
@@ -329,7 +332,7 @@ def test_the_local_model_prices_small_steps_as_the_exact_risk_does(spec, bandit,
         return constraint.sign * constraint.measure(distribution, weights).item()
 
     start, before = parameters_to_vector(learner.policy.parameters()).detach(), exact()
-    assert constraint.sign * risks[0].estimate == pytest.approx(before, abs=0.03)
+    assert constraint.sign * assessment.risks[0].estimate == pytest.approx(before, abs=0.03)
     generator = torch.Generator().manual_seed(0)
     predicted, true = [], []
     for _ in range(6):

@@ -18,9 +18,10 @@ from portfolio_sdpo.risk import Barrier, Constraint, CVaR, suboptimality_bound
 from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem
 from portfolio_sdpo.rl.algorithms.ipo import Ipo, IpoSettings
 from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings
+from portfolio_sdpo.rl.algorithms.pricing import make_barrier
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
 from portfolio_sdpo.rl.critics import CriticSettings
-from portfolio_sdpo.rl.risk_advantage import Assessment
+from portfolio_sdpo.rl.estimators.base import RiskEstimate
 from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 
 MEAN = CriticSettings(kind="mean", hidden=(16,), epochs=1, minibatches=2, learning_rate=5e-3)
@@ -250,30 +251,30 @@ def test_the_running_estimate(bandit, make):
     specs = ("expectation of pain <= 3", "expectation of reward >= 0 confidence=2")
     learner = make(Ipo, IpoSettings(smoothing=0.25), problem(*specs), env)
     newest = [
-        [Assessment(estimate=value, standard_error=1.0, plug_in=0.0, advantage=torch.zeros(1))] * 2
+        [RiskEstimate(estimate=value, standard_error=1.0, plug_in=0.0, advantage=torch.zeros(1))] * 2
         for value in (1.0, 2.0)
     ]
-    slacks, errors = learner.track(newest[0])
+    slacks, errors = learner.pricing.monitor.track(newest[0])
     assert slacks == [2.0, -1.0] and errors == [1.0, 1.0]
-    slacks, errors = learner.track(newest[1])
+    slacks, errors = learner.pricing.monitor.track(newest[1])
     error = math.sqrt(0.5)
     assert slacks == pytest.approx([1.5, 1.5 - 2 * error]) and errors == pytest.approx([error, error])
     for value in (math.nan, math.inf, -math.inf):
-        broken = Assessment(estimate=value, standard_error=1.0, plug_in=0.0, advantage=torch.zeros(1))
+        broken = RiskEstimate(estimate=value, standard_error=1.0, plug_in=0.0, advantage=torch.zeros(1))
         with pytest.raises(DivergenceError, match="not finite"):
-            learner.track([newest[0][0], broken])
+            learner.pricing.monitor.track([newest[0][0], broken])
 
 
 def test_the_running_estimate_outlives_single_episodes(bandit, make):
     """They have no standard error. While there are only such, their estimates are averaged; the first batch that has
-    a standard error begins anew; and one that has none again is forgotten with the next."""
+    a standard error restarts the running estimate; and one that has none again is forgotten with the next."""
     env = bandit([1.0, 0.0], pain=[1.0, 0.0])
     task = problem("expectation of pain <= 3 confidence=1")
     learner = make(Ipo, IpoSettings(smoothing=0.25), task, env)
 
     def track(value, error):
-        newest = Assessment(estimate=value, standard_error=error, plug_in=0.0, advantage=torch.zeros(1))
-        ((slack,), (error,)) = learner.track([newest])
+        newest = RiskEstimate(estimate=value, standard_error=error, plug_in=0.0, advantage=torch.zeros(1))
+        ((slack,), (error,)) = learner.pricing.monitor.track([newest])
         return float(learner.risk), error, slack
 
     assert track(1.0, math.inf) == (1.0, math.inf, -math.inf)
@@ -284,19 +285,17 @@ def test_the_running_estimate_outlives_single_episodes(bandit, make):
     assert track(1.0, 0.5) == (1.0, 0.5, 1.5)
 
 
-def test_without_a_margin_the_barrier_takes_the_standard_error(bandit, make):
-    env = bandit([1.0, 0.0], pain=[1.0, 0.0])
+def test_without_a_margin_the_barrier_takes_the_standard_error():
     task = problem("expectation of pain <= 3 eta=2", "expectation of pain <= 3 eta=2 margin=0.7")
-    learner = make(Ipo, IpoSettings(), task, env)
     own, given_margin = task.constraints
-    assert learner.barrier(own, 0, 0.2) == Barrier(eta=2, margin=0.2)
-    assert learner.barrier(own, 0, 0.0) == Barrier(eta=2, margin=0.003)
-    assert learner.barrier(own, 0, math.inf) == Barrier(eta=2, margin=0.003)
-    assert learner.barrier(given_margin, 0, 0.2) == Barrier(eta=2, margin=0.7)
+    assert make_barrier(own, 0, 0.2) == Barrier(eta=2, margin=0.2)
+    assert make_barrier(own, 0, 0.0) == Barrier(eta=2, margin=0.003)
+    assert make_barrier(own, 0, math.inf) == Barrier(eta=2, margin=0.003)
+    assert make_barrier(given_margin, 0, 0.2) == Barrier(eta=2, margin=0.7)
 
 
 @BOTH
-def test_a_single_episode_is_enough_to_go_on(algorithm, options, make, train):
+def test_a_single_episode_is_enough_to_continue(algorithm, options, make, train):
     env = RandomCmdpVectorEnv(layered(0), 1)
     learner = make(algorithm, options, problem("expectation of pain <= 9"), env)
     rows = train(learner, env, 3, steps=4)

@@ -10,7 +10,6 @@ import torch
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.risk import Constraint, CVaR
-from portfolio_sdpo.rl.advantage import Grid
 from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem
 from portfolio_sdpo.rl.algorithms.pd_cvar import PdCvar, PdCvarSettings
 from portfolio_sdpo.rl.algorithms.pd_var import PdVar, PdVarSettings
@@ -78,7 +77,7 @@ def test_score_weights_are_those_of_the_published_gradient(algorithm, settings, 
     env = RandomCmdpVectorEnv(cmdp, 20000)
     learner = make(algorithm, settings(actor=LINEAR, baseline=baseline), problem(spec, discount=0.9), env)
     rollout = Collector(env, ["reward", "energy"], 3, seed=0).collect(learner.policy, 0)
-    key = learner.keys[0]
+    key = learner.problem.budget_keys()[0]
     returns = rollout.returns(*key)
     _, influence = learner.follow(0, learner.problem.constraints[0], returns.double())
 
@@ -88,7 +87,7 @@ def test_score_weights_are_those_of_the_published_gradient(algorithm, settings, 
         return torch.cat([g.flatten() for g in torch.autograd.grad(mean, list(learner.policy.parameters()))])
 
     published = gradient((influence(returns) - influence(returns).mean())[rollout.episode])
-    weights = learner.score_weights(rollout, Grid(rollout), key, influence)
+    weights = learner.ascent.score_weights(rollout, key, influence)
     torch.testing.assert_close(gradient(weights), published, atol=0.02, rtol=0.05)
     if baseline == "history":
         assert weights.var() < influence(returns).var()
@@ -98,7 +97,7 @@ def test_the_history_baseline_of_an_expectation_is_the_return_to_go(make):
     env = RandomCmdpVectorEnv(random_cmdp(5, 2, seed=0, noise_scale=1.0, horizon=4), 6)
     learner = make(PdVar, PdVarSettings(), problem("variance of reward <= 1", discount=0.9), env)
     rollout = Collector(env, ["reward"], 4, seed=0).collect(learner.policy, 0)
-    weights = learner.score_weights(rollout, Grid(rollout), ("reward", 0.9), lambda y: y).view(6, 4)
+    weights = learner.ascent.score_weights(rollout, ("reward", 0.9), lambda y: y).view(6, 4)
     paid = (rollout.signals["reward"] * 0.9**rollout.step).view(6, 4)
     ahead = paid.flip(1).cumsum(1).flip(1)
     others = (ahead.sum(0) - ahead) / 5
@@ -151,7 +150,7 @@ def test_the_learning_rate_falls(algorithm, settings, spec, exposure, make, trai
     actor = ActorSettings(hidden=(), learning_rate=0.1, anneal=10)
     learner = make(algorithm, settings(actor=actor), problem(spec), exposure)
     train(learner, exposure, 6)
-    assert learner.actor_optimiser.param_groups[0]["lr"] == pytest.approx(0.055)
+    assert learner.ascent.optimiser.param_groups[0]["lr"] == pytest.approx(0.055)
 
 
 @EACH
@@ -165,7 +164,7 @@ def test_only_whole_episodes_count(algorithm, settings, spec, make, train):
     row = learner.update(rollout, 0, torch.Generator())
     assert row["return"] == pytest.approx(rollout.whole().returns("reward", 1.0).mean().item())
     assert row["risk_empirical_0"] == pytest.approx(
-        learner.problem.constraints[0].measure(rollout.whole().returns(*learner.keys[0])).item()
+        learner.problem.constraints[0].measure(rollout.whole().returns(*learner.problem.budget_keys()[0])).item()
     )
     cut = Collector(env, ["reward", "energy"], 3, seed=0).collect(learner.policy, 0)
     with pytest.raises(SettingsError, match="learns from whole episodes, but none ends within `steps`"):

@@ -11,11 +11,13 @@ from gymnasium import spaces
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.trunk import ObservationCodec
 from portfolio_sdpo.risk import Constraint, CVaR, Expectation
-from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem, policy_metrics
+from portfolio_sdpo.rl.algorithms.ascent import ActorSettings, clipped_surrogate, describe_policy
+from portfolio_sdpo.rl.algorithms.base import Problem
 from portfolio_sdpo.rl.algorithms.cpo import Cpo, CpoSettings
-from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings, clipped_surrogate
+from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
 from portfolio_sdpo.rl.critics import CriticSettings
+from portfolio_sdpo.rl.estimators.base import Direction
 from portfolio_sdpo.rl.rollout import Collector, Rollout
 
 CRITIC = CriticSettings(kind="mean", hidden=(8,), epochs=2, minibatches=2)
@@ -23,6 +25,12 @@ CRITIC = CriticSettings(kind="mean", hidden=(8,), epochs=2, minibatches=2)
 
 def settings(learning_rate=0.05, **options):
     return PpoSettings(actor=ActorSettings(hidden=(), learning_rate=learning_rate), critic=CRITIC, **options)
+
+
+def assess(learner, rollout, generator):
+    """What an update begins with: fit the critics, then objective and risks from them."""
+    valuations, _ = learner.estimator.fit_critics(rollout, generator)
+    return learner.estimator.assess(rollout, valuations)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +53,7 @@ def test_clipped_surrogate(ratio, advantage, value, slope):
     assert log_ratio.grad.item() == pytest.approx(slope)
 
 
-def test_finds_the_best_arm_and_heeds_no_bound(bandit, make, train, probabilities):
+def test_finds_the_best_arm_and_obeys_no_bound(bandit, make, train, probabilities):
     env = bandit([1.0, 0.4, 0.0], pain=[1.0, 0.1, 0.0])
     problem = Problem(constraints=(Constraint.from_spec("expectation of pain <= 0.4"),))
     learner = make(Ppo, settings(), problem, env)
@@ -99,7 +107,7 @@ def test_the_value_of_a_state_is_its_mean(critic, make):
     codec = ObservationCodec(spaces.Discrete(2))
     learner = Ppo(PpoSettings(critic=options), Problem(discount=0.9), codec, spaces.Discrete(2))
     for _ in range(20):
-        advantage = learner.observe(rollout, generator).objective.advantage
+        advantage = assess(learner, rollout, generator).objective.advantage
     assert [advantage[state == s].mean().item() for s in (0, 1)] == pytest.approx([0.0, 0.0], abs=0.15)
 
 
@@ -110,8 +118,8 @@ def test_an_entropy_bonus_opens_the_policy(bandit, make, weight):
     with torch.no_grad():
         next(iter(learner.policy.parameters()))[0] = torch.tensor([2.0, 0.0, 0.0])
     rollout = Collector(env, [], 1, seed=0).collect(learner.policy, 0)
-    before = policy_metrics(learner.policy, rollout)["entropy"]
-    after = learner.ascend(rollout, torch.zeros(len(rollout)), torch.Generator())["entropy"]
+    before = describe_policy(learner.policy, rollout)["entropy"]
+    after = learner.ascent.ascend(rollout, Direction(torch.zeros(len(rollout))), 0, torch.Generator())["entropy"]
     assert after == pytest.approx(before) if weight == 0 else after > before + 0.1
 
 
@@ -122,7 +130,7 @@ def test_advantages_are_standardised_once(bandit, make):
         env = bandit([scale, 0.4 * scale, 0.0])
         learner = make(Ppo, settings(), Problem(), env)
         rollout = Collector(env, [], 1, seed=0).collect(learner.policy, 0)
-        learner.ascend(rollout, rollout.signals["reward"], torch.Generator().manual_seed(0))
+        learner.ascent.ascend(rollout, Direction(rollout.signals["reward"]), 0, torch.Generator().manual_seed(0))
         steps.append(torch.cat([p.detach().flatten() for p in learner.policy.parameters()]))
     torch.testing.assert_close(steps[0], steps[1], atol=1e-5, rtol=1e-4)
     assert steps[0].abs().max() > 0
@@ -132,7 +140,7 @@ def test_equal_advantages_teach_nothing(bandit, make):
     env = bandit([1.0, 1.0])
     learner = make(Ppo, settings(), Problem(), env)
     rollout = Collector(env, [], 1, seed=0).collect(learner.policy, 0)
-    learner.ascend(rollout, torch.ones(len(rollout)), torch.Generator())
+    learner.ascent.ascend(rollout, Direction(torch.ones(len(rollout))), 0, torch.Generator())
     assert not any(parameter.any() for parameter in learner.policy.parameters())
 
 
@@ -150,20 +158,64 @@ def test_the_learning_rate_falls_to_a_tenth(bandit, make, train):
     env = bandit([1.0, 0.0])
     learner = make(Ppo, PpoSettings(actor=actor, critic=CRITIC), Problem(), env)
     train(learner, env, 6)
-    assert learner.actor_optimiser.param_groups[0]["lr"] == pytest.approx(0.055)
+    assert learner.ascent.optimiser.param_groups[0]["lr"] == pytest.approx(0.055)
 
 
-def test_policy_metrics(bandit, make):
+def test_describe_policy(bandit, make):
     """Known answers: no change has no KL; uniform over three arms has the entropy ln 3."""
     env = bandit([1.0, 0.0, 0.0])
     learner = make(Ppo, settings(), Problem(), env)
     rollout = Collector(env, [], 1, seed=0).collect(learner.policy, 0)
-    assert policy_metrics(learner.policy, rollout) == {"kl": 0.0, "entropy": pytest.approx(math.log(3), abs=1e-6)}
+    assert describe_policy(learner.policy, rollout) == {"kl": 0.0, "entropy": pytest.approx(math.log(3), abs=1e-6)}
     with torch.no_grad():
         next(iter(learner.policy.parameters()))[0] = torch.tensor([1.0, 0.0, 0.0])
     p = torch.softmax(torch.tensor([1.0, 0.0, 0.0]), -1)
     kl = (torch.log(torch.full((3,), 1 / 3)) - p.log()).mean().item()
-    assert policy_metrics(learner.policy, rollout)["kl"] == pytest.approx(kl, rel=0.2)
+    assert describe_policy(learner.policy, rollout)["kl"] == pytest.approx(kl, rel=0.2)
+
+
+def test_clip_fraction_is_the_share_of_ratios_beyond_the_range(bandit, make):
+    """From 1/3 each to probabilities (0.36, 0.24, 0.40): ratios 1.08, 0.72 and 1.2, of which clip 0.1 allows one."""
+    env = bandit([1.0, 0.0, 0.0])
+    learner = make(Ppo, settings(), Problem(), env)
+    rollout = Collector(env, [], 1, seed=0).collect(learner.policy, 0)
+    with torch.no_grad():
+        next(iter(learner.policy.parameters()))[0] = torch.tensor([0.36, 0.24, 0.40]).log()
+    beyond = (rollout.action != 0).float().mean().item()
+    assert describe_policy(learner.policy, rollout, clip=0.1)["clip_fraction"] == pytest.approx(beyond)
+    assert describe_policy(learner.policy, rollout, clip=0.5)["clip_fraction"] == 0.0
+
+
+def test_explained_variance(make):
+    """A critic that knows the two states' rewards explains all of the variance between them; of a reward that is the
+    same everywhere there is nothing to explain."""
+    state = torch.arange(2).repeat(200)
+    ends = torch.ones(400, dtype=torch.bool)
+
+    def log(reward, **options):
+        rollout = Rollout(
+            observation=state.unsqueeze(-1).float(),
+            action=torch.zeros(400, dtype=torch.int64),
+            log_prob=torch.full((400,), -math.log(2)),
+            signals={"reward": reward},
+            next_observation=state.unsqueeze(-1).float(),
+            terminated=ends,
+            ended=ends,
+            last=ends,
+            episode=torch.arange(400),
+            step=torch.zeros(400, dtype=torch.int64),
+        )
+        torch.manual_seed(0)
+        codec = ObservationCodec(spaces.Discrete(2))
+        critic = CriticSettings(kind="mean", hidden=(8,), learning_rate=0.05, averaging=0, **options)
+        learner = Ppo(PpoSettings(critic=critic), Problem(), codec, spaces.Discrete(2))
+        return learner.update(rollout, 0, torch.Generator().manual_seed(0))
+
+    noise = torch.randn(400, generator=torch.Generator().manual_seed(1))
+    assert log(state.float())["explained_variance"] == pytest.approx(1.0, abs=0.02)
+    # Half of the variance is between states, half is noise.
+    assert log(2 * state.float() + noise)["explained_variance"] == pytest.approx(0.5, abs=0.1)
+    assert log(torch.ones(400))["explained_variance"] <= 1.0
 
 
 def test_maximises_nothing_but_the_expectation(exposure, make):
@@ -198,7 +250,7 @@ def test_a_critic_judges_a_rollout_before_or_after_it_has_learnt_it(fit_first):
     critic = CriticSettings(kind="mean", hidden=(64,), learning_rate=0.05, epochs=200, averaging=0, fit_first=fit_first)
     torch.manual_seed(0)
     learner = Ppo(PpoSettings(critic=critic), Problem(), codec, spaces.Discrete(2))
-    advantage = learner.observe(rollout, torch.Generator().manual_seed(0)).objective.advantage
+    advantage = assess(learner, rollout, torch.Generator().manual_seed(0)).objective.advantage
     gap = (advantage[state % 2 == 1].mean() - advantage[state % 2 == 0].mean()).item()
     assert abs(gap) < 0.05 if fit_first else gap > 0.7
 
@@ -225,7 +277,7 @@ def costly(*, ended=True):
     )
 
 
-def heeding(limit, kind=PpoSettings, algorithm=Ppo, critic="mean", **options):
+def bounded(limit, kind=PpoSettings, algorithm=Ppo, critic="mean", **options):
     """A learner under one limit whose credit for costs fades by half a step."""
     critics = CriticSettings(kind=critic, hidden=(4,), dimension=8, atoms=8)
     chosen = kind(critic=critics, gae_lambda=1.0, credit_discount=0.5, **options)
@@ -244,8 +296,8 @@ def test_credit_for_a_cost_fades_and_its_budget_does_not(critic, discount, credi
     """With λ = 1 the advantage is the cost ahead, discounted for credit, less the mean of its step. Credit never
     reaches beyond the budget."""
     episodes, steps = COSTS.shape
-    learner = heeding(on_cost(discount), critic=critic)
-    risk = learner.observe(costly(), torch.Generator().manual_seed(0)).risks[0]
+    learner = bounded(on_cost(discount), critic=critic)
+    risk = assess(learner, costly(), torch.Generator().manual_seed(0)).risks[0]
     totals = COSTS @ discount ** torch.arange(steps)
     assert risk.estimate == pytest.approx(totals.mean().item(), rel=1e-5)
     if credit != discount:
@@ -259,25 +311,26 @@ def test_credit_for_a_cost_fades_and_its_budget_does_not(critic, discount, credi
 def test_whose_credit_fades():
     """Only that of expectations; a bound on the reward shares the objective's critic where their discounts agree."""
     tail = on_cost(measure=CVaR(alpha=0.1, tail="upper"))
-    assert heeding(tail, critic="quantile").critics.keys == [("reward", 0.99), ("cost", 1.0)]
-    assert heeding(on_cost()).critics.keys == [("reward", 0.99), ("cost", 0.5)]
+    assert bounded(tail, critic="quantile").critics.keys == [("reward", 0.99), ("cost", 1.0)]
+    assert bounded(on_cost()).critics.keys == [("reward", 0.99), ("cost", 0.5)]
     problem = Problem(discount=0.5, constraints=(on_cost(signal="reward", sense=">="),))
     shared = Ppo(PpoSettings(credit_discount=0.5), problem, ObservationCodec(spaces.Discrete(1)), spaces.Discrete(2))
     assert shared.critics.keys == [("reward", 0.5)]
 
 
 def test_a_trust_region_counts_costs_in_units_of_the_budget():
-    learner = heeding(on_cost(), CpoSettings, Cpo)
-    _, objective, risks, _ = learner.observe(costly(), torch.Generator().manual_seed(0))
-    row = learner.scaled_advantages(costly(), objective, risks)[1]
-    torch.testing.assert_close(row, COSTS.shape[1] * (risks[0].advantage - risks[0].advantage.mean()))
+    learner = bounded(on_cost(), CpoSettings, Cpo)
+    assessment = assess(learner, costly(), torch.Generator().manual_seed(0))
+    row = learner.trust_region.scale_advantages(costly(), assessment)[1]
+    advantage = assessment.risks[0].advantage
+    torch.testing.assert_close(row, COSTS.shape[1] * (advantage - advantage.mean()))
 
 
 def test_a_budget_is_read_off_whole_episodes():
     with pytest.raises(SettingsError, match="credit_discount: learns from whole episodes, but none ends within"):
-        heeding(on_cost()).observe(costly(ended=False), torch.Generator())
+        assess(bounded(on_cost()), costly(ended=False), torch.Generator())
 
 
 def test_credit_needs_critics():
     with pytest.raises(SettingsError, match="credit_discount: trajectory has no critics to read it"):
-        heeding(on_cost(), SdpoSettings, Sdpo, critic="quantile", estimator="trajectory")
+        bounded(on_cost(), SdpoSettings, Sdpo, critic="quantile", estimator="trajectory")

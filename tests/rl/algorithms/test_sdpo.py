@@ -171,7 +171,7 @@ def test_phase_one_of_the_pathwise_form_leaves_the_optimiser_usable(bandit, make
     rows = train(learner, env, 30)
     phases = [row["phase"] for row in rows]
     assert phases[0] == 1 and phases[-1] == 2
-    state = learner.actor_optimiser.state_dict()["state"]
+    state = learner.ascent.optimiser.state_dict()["state"]
     assert max(float(entry["exp_avg_sq"].max()) for entry in state.values()) < 1e3
     p = probabilities(learner).numpy()
     assert p @ means > 0.7
@@ -183,9 +183,9 @@ def test_pathwise_only_where_it_is_needed(bandit, make):
     env = bandit([1.0, 0.0], [1.0, 0.0], pain=[1.0, 0.0])
     both = problem("expectation of pain <= 0.9", "variance of reward <= 2")
     learner = make(Sdpo, options(estimator="pathwise"), both, env)
-    assert learner.pathwise.constraints == [1] and len(learner.optimisers()) == 3
+    assert learner.estimator.constraints == [1] and len(learner.optimisers()) == 3
     linear = make(Sdpo, options(estimator="pathwise"), problem("expectation of pain <= 0.9"), env)
-    assert linear.pathwise is None and len(linear.optimisers()) == 2
+    assert linear.estimator.action_critics is None and len(linear.optimisers()) == 2
 
 
 @ESTIMATORS

@@ -34,11 +34,10 @@ from portfolio_sdpo.risk import (
     Variance,
     Wang,
 )
-from portfolio_sdpo.rl.advantage import Grid
 from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
 from portfolio_sdpo.rl.critics import Valuation
-from portfolio_sdpo.rl.risk_advantage import LEAST_WEIGHT, Utility, assess, empirical
+from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, Utility, estimate_risk
 from portfolio_sdpo.rl.rollout import Rollout
 
 STATES, ACTIONS, HORIZON, ATOMS = 3, 2, 3, 32
@@ -107,7 +106,7 @@ class Little:
         return slopes
 
     def valuation(self, shift: Tensor | float = 0.0) -> Valuation:
-        """Exact distributions at every transition, or distributions that are wrong by `shift` (broadcastable to [H, N, ATOMS])."""
+        """Exact distributions at every transition, or wrong by `shift` (broadcastable to [H, N, ATOMS])."""
         distributions = torch.cat([self.here + shift, torch.zeros_like(self.here[:1])])
         step, state = self.rollout.step, self.paths.flatten()
         following = self.rollout.next_observation[:, 0].long()
@@ -178,9 +177,7 @@ def by_score(little: Little, advantage: Tensor, logits: Tensor) -> Tensor:
 
 def run_assess(little: Little, measure: RiskMeasure, valuation: Valuation, lam=1.0, **options):
     rollout = little.rollout
-    return assess(
-        measure, rollout.signals["reward"], little.discount, rollout, Grid(rollout), valuation, lam, **options
-    )
+    return estimate_risk(measure, ("reward", little.discount), rollout, valuation, lam, **options)
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.8])
@@ -189,7 +186,9 @@ def test_the_laws_are_those_of_the_cmdp(discount):
     little = make_little(discount)
     distributions = enumerate_distribution(little.cmdp, np.full((STATES, ACTIONS), 1 / ACTIONS), discount)
     for state, distribution in enumerate(distributions):
-        assert np.allclose(np.repeat(distribution.values, np.round(distribution.weights * ATOMS).astype(int)), little.here[0, state])
+        assert np.allclose(
+            np.repeat(distribution.values, np.round(distribution.weights * ATOMS).astype(int)), little.here[0, state]
+        )
 
 
 @EACH
@@ -222,9 +221,7 @@ def test_pathwise_form_equals_finite_differences(measure, discount):
     rollout = little.rollout
     state = little.paths.flatten()
     first = little.here[0, little.paths[:, 0]]
-    utility = Utility(
-        measure, first, rollout.signals["reward"], discount, rollout, Grid(rollout), partners=1, pooled=False
-    )
+    utility = Utility(measure, first, rollout.signals["reward"], discount, rollout, partners=1, pooled=False)
     worth = torch.stack([utility(little.after[rollout.step, state, a]) for a in range(ACTIONS)], -1)
     logits = uniform().requires_grad_()
     total = (torch.softmax(logits, -1)[state] * worth).sum() / rollout.episodes
@@ -240,7 +237,7 @@ def test_utility_of_some_transitions_is_that_of_all(measure):
     first = distribution[rollout.starts]
     some = torch.tensor([5, 17, 200, 3])
     for pooled in (True, False):
-        utility = Utility(measure, first, rollout.signals["reward"], 0.8, rollout, Grid(rollout), 8, pooled)
+        utility = Utility(measure, first, rollout.signals["reward"], 0.8, rollout, 8, pooled)
         torch.testing.assert_close(utility(distribution[some], some), utility(distribution)[some])
 
 
@@ -296,7 +293,7 @@ def test_with_its_own_past_the_estimate_is_the_mean_of_u(measure, ended, by_hand
     ahead[rollout.last] = 0.0 if ended else 0.3
     signal = rollout.signals["reward"]
     valuation = Valuation(here, ahead, signal + 0.9 * ahead.mean(-1) - here.mean(-1))
-    found = assess(measure, signal, 0.9, rollout, Grid(rollout), valuation, lam=0.5, pooled=False)
+    found = estimate_risk(measure, ("reward", 0.9), rollout, valuation, lam=0.5, pooled=False)
     lengths = rollout.per_episode(torch.ones_like(signal))
     total = rollout.returns("reward", 0.9) + (0.0 if ended else 0.3 * 0.9**lengths)
     u = measure.influence(here[rollout.starts])(total.unsqueeze(-1)).squeeze(-1)
@@ -317,7 +314,7 @@ def test_advantages_of_any_critic(measure, lam, by_hand):
     ahead[rollout.last] = 0.0
     signal = rollout.signals["reward"]
     valuation = Valuation(here, ahead, signal + 0.9 * ahead.mean(-1) - here.mean(-1))
-    found = assess(measure, signal, 0.9, rollout, Grid(rollout), valuation, lam, pooled=False).advantage.view(2, 3)
+    found = estimate_risk(measure, ("reward", 0.9), rollout, valuation, lam, pooled=False).advantage.view(2, 3)
     for episode in range(2):
         rewards, distributions = signal.view(2, 3)[episode].tolist(), here.view(2, 3, 4)[episode]
         u = measure.influence(distributions[0])
@@ -333,9 +330,7 @@ def test_advantages_of_any_critic(measure, lam, by_hand):
 def test_a_single_episode_has_no_standard_error(by_hand):
     rollout = by_hand([[1.0, 2.0]], [True])
     zero = torch.zeros(2, 4)
-    found = assess(
-        Variance(), rollout.signals["reward"], 1.0, rollout, Grid(rollout), Valuation(zero, zero, torch.zeros(2)), 0.9
-    )
+    found = estimate_risk(Variance(), ("reward", 1.0), rollout, Valuation(zero, zero, torch.zeros(2)), 0.9)
     assert found.standard_error == float("inf")
 
 
@@ -346,7 +341,7 @@ def test_long_episodes_with_a_short_sight_stay_finite(measure, by_hand):
     distribution = torch.linspace(0, 1, 8).expand(600, 8)
     signal = rollout.signals["reward"]
     valuation = Valuation(distribution, distribution, signal + 0.5 * distribution.mean(-1) - distribution.mean(-1))
-    found = assess(measure, signal, 0.5, rollout, Grid(rollout), valuation, 0.9)
+    found = estimate_risk(measure, ("reward", 0.5), rollout, valuation, 0.9)
     assert found.advantage.isfinite().all()
     assert found.advantage.abs().max() < 1 / LEAST_WEIGHT
 
@@ -356,7 +351,7 @@ def test_partners_that_are_over_do_not_count(by_hand):
     rollout = by_hand([[1.0], [2.0, 0.0, 0.0], [5.0, 0.0]], [True] * 3, torch.float64)
     signal = rollout.signals["reward"]
     first = torch.zeros(3, 1, dtype=torch.float64)
-    utility = Utility(Variance(), first, signal, 1.0, rollout, Grid(rollout), partners=2, pooled=True)
+    utility = Utility(Variance(), first, signal, 1.0, rollout, partners=2, pooled=True)
     # u(y) = y²; episodes 0 and 2 are chosen, their c_t is 0 at step 0, then 1 and 5.
     worth = utility(torch.zeros(len(rollout), 1, dtype=torch.float64))
     assert worth.tolist() == [0.0, 0.0, 25.0, 13.0, 0.0, 25.0]
@@ -377,7 +372,7 @@ def test_pooled_utility_is_the_mean_over_the_partners_under_way(measure, lengths
     distribution = torch.randn(len(rollout), 5, generator=generator, dtype=torch.float64)
     first = distribution[rollout.starts]
     signal = rollout.signals["reward"]
-    utility = Utility(measure, first, signal, discount, rollout, Grid(rollout), partners, pooled=True)
+    utility = Utility(measure, first, signal, discount, rollout, partners, pooled=True)
 
     chosen = torch.linspace(0, len(lengths) - 1, min(partners, len(lengths))).round().long().tolist()
     expected = []
@@ -396,10 +391,10 @@ def test_pooled_utility_is_the_mean_over_the_partners_under_way(measure, lengths
 def test_empirical_risk_and_its_standard_error():
     """The standard error against the spread of many sample variances."""
     samples = torch.randn(2000, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
-    risks, errors = zip(*(empirical(Variance(), row) for row in samples[:300]), strict=True)
+    risks, errors = zip(*(Variance().estimate(row) for row in samples[:300]), strict=True)
     assert np.mean(errors) == pytest.approx(Variance()(samples).std().item(), rel=0.05)
     assert risks[0] == pytest.approx(samples[0].var(unbiased=False).item())
-    assert empirical(Variance(), torch.ones(1)) == (0.0, float("inf"))
+    assert Variance().estimate(torch.ones(1)) == (0.0, float("inf"))
 
 
 class ExactCritics:
@@ -439,11 +434,9 @@ def test_pathwise_barriers_carry_minus_price_times_the_gradient(spec, price):
     settings = SdpoSettings(actor=ActorSettings(hidden=()), estimator="pathwise", risk_atoms=ATOMS, pooled=False)
     codec = ObservationCodec(env.single_observation_space["state"])
     learner = Sdpo(settings, Problem(discount=1.0, constraints=(constraint,)), codec, env.single_action_space)
-    object.__setattr__(learner, "critics", ExactCritics(little.valuation()))
-    learner._modules.pop("critics")
-    learner.pathwise._modules.pop("critics")
-    learner.pathwise.critics = {("reward", 1.0): Ahead(little)}
-    term = learner.pathwise._term(0, little.rollout, Grid(little.rollout), price, torch.Generator())
+    learner.estimator.score.critics = ExactCritics(little.valuation())
+    action_critics = {("reward", 1.0): Ahead(little)}
+    term = learner.estimator._term(action_critics, 0, little.rollout, price, torch.Generator())
     every = torch.arange(len(little.rollout))
     value = term(every, learner.policy(little.rollout.observation))
     (table,) = learner.policy.parameters()
@@ -485,11 +478,9 @@ def test_pathwise_barriers_of_a_continuous_action():
     codec = ObservationCodec(spaces.Box(-1, 1, (1,)))
     learner = Sdpo(settings, Problem(constraints=(constraint,)), codec, spaces.Box(-9, 9, (1,)))
     distribution = torch.full((count, 1), m)
-    object.__setattr__(learner, "critics", ExactCritics(Valuation(distribution, distribution, distribution[:, 0])))
-    learner._modules.pop("critics")
-    learner.pathwise._modules.pop("critics")
-    learner.pathwise.critics = {("reward", 0.99): Exposed()}
-    term = learner.pathwise._term(0, rollout, Grid(rollout), price, torch.Generator().manual_seed(0))
+    learner.estimator.score.critics = ExactCritics(Valuation(distribution, distribution, distribution[:, 0]))
+    action_critics = {("reward", 0.99): Exposed()}
+    term = learner.estimator._term(action_critics, 0, rollout, price, torch.Generator().manual_seed(0))
     parameters = torch.tensor([m, np.log(s)], dtype=torch.float32).requires_grad_()
     value = term(torch.arange(count), parameters.expand(count, 2))
     gradient = torch.autograd.grad(value, parameters)[0]

@@ -12,13 +12,11 @@ from portfolio_sdpo.envs.exact import enumerate_distribution
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.risk import Constraint, CVaR, Entropic, Expectation, Variance
-from portfolio_sdpo.rl.advantage import Grid
 from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem
 from portfolio_sdpo.rl.algorithms.pd_var import PdVar, PdVarSettings
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
-from portfolio_sdpo.rl.algorithms.trajectory import assess_trajectory, score_weights
 from portfolio_sdpo.rl.critics import CriticSettings
-from portfolio_sdpo.rl.risk_advantage import empirical
+from portfolio_sdpo.rl.estimators.trajectory import estimate_by_trajectories, score_weights
 from portfolio_sdpo.rl.rollout import Collector
 
 TABLE = ActorSettings(hidden=(), learning_rate=0.05)
@@ -55,27 +53,27 @@ def test_weights_are_those_of_the_primal_dual_algorithms(measure, make):
     influence = measure.influence(returns)
     paid = (rollout.signals["reward"] * 0.9**rollout.step).view(7, 4)
     slow = history_weights(returns, paid.cumsum(1) - paid, influence)
-    shared = learner.score_weights(rollout, Grid(rollout), ("reward", 0.9), influence)
+    shared = learner.ascent.score_weights(rollout, ("reward", 0.9), influence)
     torch.testing.assert_close(shared.view(7, 4), slow, atol=1e-5, rtol=1e-5)
-    found = assess_trajectory(measure, ("reward", 0.9), rollout, partners=32)
+    found = estimate_by_trajectories(measure, ("reward", 0.9), rollout, partners=32)
     torch.testing.assert_close(found.advantage * 0.9**rollout.step, shared, atol=1e-5, rtol=1e-5)
-    assert (found.estimate, found.standard_error) == pytest.approx(empirical(measure, returns))
+    assert (found.estimate, found.standard_error) == pytest.approx(measure.estimate(returns))
     assert found.plug_in == found.estimate
 
 
 @EACH
 def test_the_gradient_is_that_of_the_exact_risk(measure, make):
-    """On a CMDP without noise the distribution of the return can be enumerated, and its risk differentiated by differences."""
+    """On a CMDP without noise the distribution of the return is enumerated, and its risk differentiated."""
     cmdp = replace(random_cmdp(3, 2, seed=6, horizon=3), initial=np.array([1.0, 0.0, 0.0]))
     env = RandomCmdpVectorEnv(cmdp, 20_000)
-    settings = SdpoSettings(actor=TABLE, critic=CRITIC, estimator="trajectory")
+    settings = SdpoSettings(actor=TABLE, estimator="trajectory")
     learner = make(Sdpo, settings, problem(), env)
     parameters = list(learner.policy.parameters())
     with torch.no_grad():
         for parameter in parameters:
             parameter.normal_(0.0, 0.5)
     rollout = Collector(env, ["reward"], 3, seed=0).collect(learner.policy, 0)
-    found = assess_trajectory(measure, ("reward", 0.9), rollout, partners=64)
+    found = estimate_by_trajectories(measure, ("reward", 0.9), rollout, partners=64)
 
     log_prob = learner.policy.head.log_prob(learner.policy(rollout.observation), rollout.action)
     surrogate = (log_prob * 0.9**rollout.step * found.advantage).sum() / rollout.episodes
@@ -109,7 +107,7 @@ def test_the_gradient_is_that_of_the_exact_risk(measure, make):
 def test_an_expectation_is_the_return_to_go_against_the_others(by_hand):
     """Rewards (1, 3) and (2, 0), γ = ½: what is ahead of each step is 2.5, 3 and 2, 0."""
     rollout = by_hand([[1.0, 3.0], [2.0, 0.0]], [True, True])
-    found = assess_trajectory(Expectation(), ("reward", 0.5), rollout, partners=8)
+    found = estimate_by_trajectories(Expectation(), ("reward", 0.5), rollout, partners=8)
     assert found.advantage.tolist() == pytest.approx([0.5, 3.0, -0.5, -3.0])
     assert found.estimate == pytest.approx(2.25)
 
@@ -119,7 +117,7 @@ def test_episodes_that_the_batch_cuts_do_not_count(by_hand):
     rewards = [[1.0, 3.0], [5.0, 5.0, 5.0], [2.0, 0.0]]
     cut = by_hand(rewards, [True, False, False], truncated=[False, False, True])
     whole = by_hand([rewards[0], rewards[2]], [True, True])
-    found, expected = (assess_trajectory(Variance(), ("pain", 0.5), one, partners=8) for one in (cut, whole))
+    found, expected = (estimate_by_trajectories(Variance(), ("pain", 0.5), one, partners=8) for one in (cut, whole))
     assert (found.estimate, found.standard_error) == (expected.estimate, expected.standard_error)
     assert found.advantage[2:5].tolist() == [0.0] * 3
     torch.testing.assert_close(found.advantage[[0, 1, 5, 6]], expected.advantage)
@@ -127,7 +125,7 @@ def test_episodes_that_the_batch_cuts_do_not_count(by_hand):
 
 def test_without_a_whole_episode_it_says_so(by_hand):
     with pytest.raises(SettingsError, match="estimator trajectory: learns from whole episodes, but none ends"):
-        assess_trajectory(Variance(), ("reward", 1.0), by_hand([[1.0], [2.0]], [False, False]), partners=8)
+        estimate_by_trajectories(Variance(), ("reward", 1.0), by_hand([[1.0], [2.0]], [False, False]), partners=8)
 
 
 def test_few_partners_stand_for_all(make):
@@ -137,19 +135,19 @@ def test_few_partners_stand_for_all(make):
     rollout = Collector(env, ["reward"], 6, seed=0).collect(learner.policy, 0)
     influence = Variance().influence(rollout.returns("reward", 0.9))
     all_of_them, few, none = (
-        score_weights(rollout, Grid(rollout), ("reward", 0.9), influence, baseline, partners)
+        score_weights(rollout, ("reward", 0.9), influence, baseline, partners)
         for baseline, partners in (("history", 400), ("history", 4), ("batch", 1))
     )
     assert few.mean() == pytest.approx(0.0, abs=1e-4)
     assert all_of_them.var() <= few.var() < none.var()
 
 
-def test_critics_are_left_alone(bandit, make, train, probabilities):
-    """SDPO by trajectories avoids the noisy arm, and its critics are never fitted."""
+def test_no_critics_are_built(bandit, make, train, probabilities):
+    """SDPO by trajectories avoids the noisy arm without critics: none are built."""
     env = bandit([1.0, 0.8, 0.0], [2.0, 0.5, 0.0], envs=500)
-    settings = SdpoSettings(actor=TABLE, critic=CRITIC, estimator="trajectory", epochs=4, minibatches=1)
+    settings = SdpoSettings(actor=TABLE, estimator="trajectory", epochs=4, minibatches=1)
     learner = make(Sdpo, settings, problem("cvar(0.1) of reward >= -1.8 eta=1:5:30", discount=1.0), env)
     train(learner, env, 40)
     p = probabilities(learner)
     assert p[1] > 0.6 and p[0] < 0.25
-    assert int(learner.critics.fits) == 0
+    assert learner.critics is None and len(learner.optimisers()) == 1
