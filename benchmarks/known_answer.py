@@ -21,7 +21,7 @@ import time
 import numpy as np
 import torch
 
-from portfolio_sdpo.portfolio.analytic import Analytic, AnalyticSettings, log_growth
+from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings, log_growth
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.optimum import best_mix, measured, tail_mean
 from portfolio_sdpo.prices.cleaning import clean
@@ -113,7 +113,7 @@ class Law:
         """Scenarios that nobody learnt from."""
         return self.windows[:, None] if self.horizon == 1 else self.draw(20_000, np.random.default_rng(77))
 
-    def judge(self, agent: Analytic, alpha: float) -> dict[str, float]:
+    def judge(self, agent: AnalyticLearner, alpha: float) -> dict[str, float]:
         with torch.no_grad():
             growth = log_growth(agent.averaged, *paths(self.fresh(), np.random.default_rng(5), self.days))
         total = growth.sum(1).double().numpy()
@@ -127,14 +127,14 @@ def paths(scenarios: np.ndarray, rng: np.random.Generator, days: np.ndarray) -> 
     return gross_returns, torch.ones_like(gross_returns, dtype=torch.bool)
 
 
-def trained(law: Law, alpha: float, bound: float, seed: int, arguments) -> tuple[Analytic, list[float]]:
+def trained(law: Law, alpha: float, bound: float, seed: int, arguments) -> tuple[AnalyticLearner, list[float]]:
     """The agent after its updates, and its tail on the way."""
     rng, updates = np.random.default_rng(seed), arguments.updates
     spec = f"cvar({alpha}) of reward >= {bound} eta=500:100000:{updates}"
     torch.manual_seed(seed)
     problem = Problem(discount=1.0, constraints=(Constraint.from_spec(spec),))
     settings = AnalyticSettings(learning_rate=3e-3, anneal=updates)
-    agent = Analytic(settings, problem, law.days.shape[1])
+    agent = AnalyticLearner(settings, problem, law.days.shape[1])
     watched = []
     for number in range(updates):
         agent.update(*paths(law.draw(arguments.paths, rng), rng, law.days), torch.Generator())

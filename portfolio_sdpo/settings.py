@@ -1,7 +1,8 @@
 """Frozen, typed, validated settings: wrong ones fail at construction with a sentence that names the field."""
 
-from collections.abc import Iterator
-from typing import Any, Self, get_args
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -9,10 +10,20 @@ from pydantic_core import PydanticSerializationError
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 
+@dataclass(frozen=True)
+class Choices:
+    """Marks a field whose settings are told apart by their kind: which classes there are, for hints about spelling."""
+
+    classes: Callable[[], Iterable[type[BaseModel]]]
+
+
 class Settings(BaseModel):
     """Base of every settings object: immutable, no unknown fields, no NaN, errors as `SettingsError`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants")
+
+    added_later: ClassVar[frozenset[str]] = frozenset()
+    """Fields that did not exist when first fingerprints were made; at their default these do not count there."""
 
     def __init__(self, **fields: Any) -> None:
         try:
@@ -38,6 +49,28 @@ class Settings(BaseModel):
             return super().model_validate_json(json_data, **options)
         except ValidationError as error:
             raise SettingsError(_one_sentence(cls, error)) from None
+
+    def find_unused_additions(self) -> dict[str, Any]:
+        """Fields that were added later and are at their default, as pydantic's `exclude` takes them.
+
+        Fingerprints leave them out, so that what was begun before a field existed is still recognised.
+
+        >>> class Old(Settings):
+        ...     size: int = 1
+        ...     added_later = frozenset({"size"})
+        >>> class Outer(Settings):
+        ...     inner: Old = Old()
+        >>> Outer().find_unused_additions(), Outer(inner=Old(size=2)).find_unused_additions()
+        ({'inner': {'size': True}}, {})
+        """
+        found: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name in self.added_later and value == field.default:
+                found[name] = True
+            elif isinstance(value, Settings) and (inside := value.find_unused_additions()):
+                found[name] = inside
+        return found
 
     def model_dump(self, **options: Any) -> dict[str, Any]:
         """As pydantic's; `mode="json"` raises a `SettingsError` when a function has no import path."""
@@ -77,8 +110,9 @@ def _names(part: Any, seen: set[Any]) -> Iterator[str]:
         seen.add(part)
         for name, field in part.model_fields.items():
             yield name
-            yield from _names(field.annotation, seen)
-    for inner in get_args(part):
+            for inner in (field.annotation, *field.metadata):
+                yield from _names(inner, seen)
+    for inner in part.classes() if isinstance(part, Choices) else get_args(part):
         yield from _names(inner, seen)
 
 

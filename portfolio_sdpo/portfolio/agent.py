@@ -28,12 +28,12 @@ from portfolio_sdpo.portfolio.scenarios import Replay, Resample, ScenarioKind, S
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule
-from portfolio_sdpo.rl.algorithms import AlgorithmSettings, resolve_settings
+from portfolio_sdpo.rl.algorithms import AlgorithmSettings, resolve_settings, settings_types
 from portfolio_sdpo.rl.algorithms.base import Problem
 from portfolio_sdpo.rl.checkpoint import load_checkpoint
 from portfolio_sdpo.rl.rollout import torch_generator
 from portfolio_sdpo.rl.threads import single_thread
-from portfolio_sdpo.settings import Settings
+from portfolio_sdpo.settings import Choices, Settings
 
 
 def _resolve_learner(data: Any) -> Any:
@@ -49,7 +49,11 @@ def _resolve_learner(data: Any) -> Any:
     return resolve_settings(data)
 
 
-AnyLearner = Annotated[SerializeAsAny[Settings], BeforeValidator(_resolve_learner)]
+AnyLearner = Annotated[
+    SerializeAsAny[Settings],
+    BeforeValidator(_resolve_learner),
+    Choices(lambda: [AnalyticSettings, *settings_types()]),
+]
 """SDPO with the analytic estimator, or any of the algorithms acting on price paths."""
 
 

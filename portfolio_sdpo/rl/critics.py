@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, ValidationInfo, field_validator
@@ -56,9 +56,11 @@ class CriticSettings(Settings):
     shared_trunk: bool = False
     """Whether all critics stand on one trunk."""
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"memory", "fit_first"})
+
     @field_validator("memory")
     @classmethod
-    def _of_known_size(cls, memory: int, info: ValidationInfo) -> int:
+    def _needs_transitions(cls, memory: int, info: ValidationInfo) -> int:
         if memory > 1 and info.data.get("transitions") is None:
             raise ValueError("needs `transitions`, how many of each rollout are kept")
         return memory

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from gymnasium.vector import VectorEnv
@@ -71,6 +71,8 @@ class TrainSettings(Settings):
     checkpoint_every: int = Field(default=10, ge=1)
     tensorboard: bool = True
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"count", "lane", "overlap"})
+
     @model_validator(mode="after")
     def _lanes(self) -> Self:
         if bool(self.lane) != bool(self.count) or self.lane > self.count:
@@ -79,11 +81,9 @@ class TrainSettings(Settings):
 
     def fingerprint(self, start_digest: str) -> str:
         """Version, content of the start, and every setting on which the result depends."""
-        # What came later counts only where it is used, so that runs begun before it go on.
-        unused = {name for name in ("count", "lane", "overlap") if not getattr(self, name)}
-        settings = self.model_dump_json(exclude={"start", "checkpoint_every", "tensorboard"} | unused)
-        for later in ('"fit_first":true,', '"memory":1,', '"credit_discount":null,'):
-            settings = settings.replace(later, "")
+        # A field that was added later counts only where it is used, so that runs begun before it can be resumed.
+        ignored = {"start": True, "checkpoint_every": True, "tensorboard": True}
+        settings = self.model_dump_json(exclude=ignored | self.find_unused_additions())
         return checkpoint.fingerprint([portfolio_sdpo.__version__, settings, start_digest])
 
 

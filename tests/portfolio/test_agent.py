@@ -196,5 +196,5 @@ def test_its_estimate_is_of_today_and_not_of_calmer_days():
     rows = source.draw(np.random.default_rng(1), np.zeros(20_000, dtype=int))
     paths = torch.as_tensor(source.gross_returns[rows], dtype=torch.float32), torch.as_tensor(source.listed[rows])
     with torch.no_grad():
-        true = CVaR(alpha=0.1)(log_growth(agent.learner.previous, *paths).sum(-1)).item()
+        true = CVaR(alpha=0.1)(log_growth(agent.learner.algorithm.previous, *paths).sum(-1)).item()
     assert agent.trace[-1]["risk"] == pytest.approx(true, rel=0.15)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from portfolio_sdpo.portfolio.analytic import Analytic, AnalyticSettings, log_growth
+from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings, log_growth
 from portfolio_sdpo.portfolio.policy_network import Allocation
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms.base import Problem
@@ -22,11 +22,11 @@ def constant(policy: Allocation, weights: list[float]) -> Allocation:
     return policy
 
 
-def learner(bound: float, assets: int, updates: int, eta: str = "500:100000") -> Analytic:
+def learner(bound: float, assets: int, updates: int, eta: str = "500:100000") -> AnalyticLearner:
     torch.manual_seed(0)
     spec = f"cvar({ALPHA}) of reward >= {bound} eta={eta}:{updates}"
     problem = Problem(discount=1.0, constraints=(Constraint.from_spec(spec),))
-    return Analytic(AnalyticSettings(hidden=(16, 16), learning_rate=3e-3, anneal=updates), problem, assets)
+    return AnalyticLearner(AnalyticSettings(hidden=(16, 16), learning_rate=3e-3, anneal=updates), problem, assets)
 
 
 def one_period(returns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -81,7 +81,7 @@ def test_none_is_nobody():
         (("default",), {"scenarios": "dreams"}, "AgentSettings.scenarios: "),
         (("default",), {"cash": "gold"}, "cash: must be zero, tbill or a yearly rate"),
         (("default",), {"config": {"colour": 1}}, "AgentSettings.colour: "),
-        (("default",), {"config": {"learner": {"smoothing": 3}}}, "AgentSettings.learner.analytic.smoothing: "),
+        (("default",), {"config": {"learner": {"smoothing": 3}}}, "AgentSettings.learner.smoothing: "),
         (("default",), {"config": {"fee": "dear"}}, "AgentSettings.fee: "),
     ],
 )

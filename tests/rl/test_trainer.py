@@ -61,7 +61,7 @@ def run_settings(name="sdpo", spec="", iterations=ITERATIONS, seed=0, actor=None
     """A run that takes a fraction of a second; its episodes are cut in the middle."""
     kind, _, form = name.partition(", ")
     algorithm = {"kind": kind, "actor": {"hidden": (4,), "learning_rate": 0.01, "anneal": 20, **(actor or {})}}
-    if kind not in ("pd-cvar", "pd-var"):
+    if kind not in ("pd-cvar", "pd-var") and form != "trajectory":
         critic = "quantile" if kind in ("sdpo", "pd-sdpo") or form == "quantile" else "mean"
         algorithm["critic"] = {
             "kind": critic,

@@ -28,6 +28,7 @@ from portfolio_sdpo.rl.algorithms.pd_sdpo import PdSdpo, PdSdpoSettings
 from portfolio_sdpo.rl.algorithms.pd_var import PdVar, PdVarSettings
 from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
+from portfolio_sdpo.settings import Choices
 
 ALGORITHMS: Registry[type[Algorithm]] = Registry(
     "portfolio_sdpo.algorithms",
@@ -63,7 +64,12 @@ def resolve_settings(data: Any) -> Any:
     return ALGORITHMS[kind].settings_type.__pydantic_validator__.validate_python(dict(data))
 
 
-AnySettings = Annotated[SerializeAsAny[AlgorithmSettings], BeforeValidator(resolve_settings)]
+def settings_types() -> list[type[AlgorithmSettings]]:
+    """The settings of every algorithm that is known."""
+    return [algorithm.settings_type for algorithm in ALGORITHMS.values()]
+
+
+AnySettings = Annotated[SerializeAsAny[AlgorithmSettings], BeforeValidator(resolve_settings), Choices(settings_types)]
 """Type of a settings field that holds the settings of any algorithm, another package's too, told apart by `kind`."""
 
 
@@ -93,4 +99,5 @@ __all__ = [
     "SdpoSettings",
     "build",
     "resolve_settings",
+    "settings_types",
 ]

@@ -332,5 +332,7 @@ def test_a_budget_is_read_off_whole_episodes():
 
 
 def test_credit_needs_critics():
+    settings = SdpoSettings(estimator="trajectory", credit_discount=0.5)
+    codec = ObservationCodec(spaces.Discrete(1))
     with pytest.raises(SettingsError, match="credit_discount: trajectory has no critics to read it"):
-        bounded(on_cost(), SdpoSettings, Sdpo, critic="quantile", estimator="trajectory")
+        Sdpo(settings, Problem(constraints=(on_cost(),)), codec, spaces.Discrete(2))

@@ -7,7 +7,7 @@ import torch
 from portfolio_sdpo.envs.portfolio import PortfolioVectorEnv
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.portfolio.on_paths import OnPaths, _Weights, act_on_paths
+from portfolio_sdpo.portfolio.acting_learner import ActingLearner, _Weights, act_on_paths
 from portfolio_sdpo.portfolio.path_codec import PathCodec
 from portfolio_sdpo.portfolio.scenarios import Paths
 from portfolio_sdpo.risk import Constraint
@@ -104,7 +104,7 @@ def test_what_is_not_listed_is_not_bought():
     rollout = act_on_paths(policy, codec, 3, 0.0, torch.Generator().manual_seed(1))
     weights = policy.head.executed(rollout.action)
     assert weights[rollout.step >= 3, 2].max() < 1e-9
-    learner = OnPaths(PpoSettings(actor=ACTOR, critic=MEAN), CVAR, 4)
+    learner = ActingLearner(PpoSettings(actor=ACTOR, critic=MEAN), CVAR, 4)
     held = torch.tensor([1.0, 0.0, 0.0, 0.0])
     assert learner.weights(*(part[0] for part in tensors(gross_returns, listed)), held)[2] == 0.0
 
@@ -115,13 +115,13 @@ def test_what_is_not_listed_is_not_bought():
         PpoSettings(actor=ACTOR, critic=MEAN),
         SdpoSettings(actor=ACTOR, critic=QUANTILE),
         SdpoSettings(actor=ACTOR, critic=QUANTILE, estimator="pathwise"),
-        SdpoSettings(actor=ACTOR, critic=QUANTILE, estimator="counterfactual"),
+        SdpoSettings(actor=ACTOR, estimator="counterfactual"),
         PdCvarSettings(actor=ACTOR),
     ],
     ids=["ppo", "score", "pathwise", "counterfactual", "pd-cvar"],
 )
 def test_every_algorithm_trains_and_reports_its_constraint(settings):
-    learner = OnPaths(settings, CVAR, 4, episodes=12)
+    learner = ActingLearner(settings, CVAR, 4, episodes=12)
     generator = torch.Generator().manual_seed(0)
     for number in range(3):
         row = learner.update(*tensors(*random_paths(seed=number)), generator)
@@ -132,13 +132,13 @@ def test_every_algorithm_trains_and_reports_its_constraint(settings):
 
 def test_an_algorithm_for_expectations_takes_one():
     problem = Problem(constraints=(Constraint.from_spec("expectation of turnover <= 2 eta=100"),))
-    learner = OnPaths(CpoSettings(actor=ACTOR, critic=MEAN), problem, 4, fee=0.001, episodes=12)
+    learner = ActingLearner(CpoSettings(actor=ACTOR, critic=MEAN), problem, 4, fee=0.001, episodes=12)
     row = learner.update(*tensors(*random_paths()), torch.Generator().manual_seed(0))
     assert row["slack_0"] > 0
 
 
 def test_fitting_critics_leaves_the_policy_where_it_is():
-    learner = OnPaths(SdpoSettings(actor=ACTOR, critic=QUANTILE), CVAR, 4, episodes=12)
+    learner = ActingLearner(SdpoSettings(actor=ACTOR, critic=QUANTILE), CVAR, 4, episodes=12)
     learner.codec.replay(*tensors(*random_paths()))
     critics = {id(parameter) for parameter in learner.algorithm.critics.parameters()}
     assert not critics & {id(parameter) for parameter in learner.algorithm.policy.parameters()}
@@ -146,12 +146,12 @@ def test_fitting_critics_leaves_the_policy_where_it_is():
     assert learner.algorithm.critics.averaged[0].trunk._codec is learner.codec
 
 
-def test_a_saved_state_goes_on_as_if_nothing_had_happened():
+def test_a_saved_state_resumes_as_if_nothing_had_happened():
     settings = SdpoSettings(actor=ACTOR, critic=QUANTILE)
-    learner = OnPaths(settings, CVAR, 4, episodes=12)
+    learner = ActingLearner(settings, CVAR, 4, episodes=12)
     paths = tensors(*random_paths())
     learner.update(*paths, torch.Generator().manual_seed(0))
-    other = OnPaths(settings, CVAR, 4, episodes=12)
+    other = ActingLearner(settings, CVAR, 4, episodes=12)
     other.load_state_dict(learner.state_dict())
     for ours, theirs in zip(other.optimisers(), learner.optimisers(), strict=True):
         ours.load_state_dict(copy.deepcopy(theirs.state_dict()))
@@ -162,11 +162,11 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened():
 
 
 def test_counterfactuals_are_refused_where_they_would_be_wrong():
-    settings = SdpoSettings(actor=ACTOR, critic=QUANTILE, estimator="counterfactual")
+    settings = SdpoSettings(actor=ACTOR, estimator="counterfactual")
     with pytest.raises(SettingsError, match="trading is free"):
-        OnPaths(settings, CVAR, 4, fee=0.001)
+        ActingLearner(settings, CVAR, 4, fee=0.001)
     with pytest.raises(SettingsError, match="only the reward"):
-        OnPaths(settings, Problem(constraints=(Constraint.from_spec("expectation of turnover <= 2 eta=9"),)), 4)
+        ActingLearner(settings, Problem(constraints=(Constraint.from_spec("expectation of turnover <= 2 eta=9"),)), 4)
 
 
 def one_stock(move, paths=1, length=5):
@@ -182,7 +182,7 @@ def test_a_rising_stock_is_bought_and_a_falling_one_is_not(move, invested, estim
         actor=ActorSettings(hidden=(8, 8), learning_rate=3e-2), critic=QUANTILE, estimator=estimator
     )
     torch.manual_seed(0)
-    learner = OnPaths(settings, CVAR, 2, episodes=64)
+    learner = ActingLearner(settings, CVAR, 2, episodes=64)
     generator = torch.Generator().manual_seed(0)
     paths = one_stock(move)
     for _ in range(80):
@@ -195,7 +195,7 @@ def test_ppo_finds_what_today_says_about_tomorrow():
     """The next day's return is shown: nearly all of the gain of a clairvoyant is there to be had."""
     settings = PpoSettings(actor=ActorSettings(hidden=(16, 16), learning_rate=1e-2), critic=MEAN, clip=0.2)
     torch.manual_seed(0)
-    learner = OnPaths(settings, Problem(discount=1.0), 2, episodes=128)
+    learner = ActingLearner(settings, Problem(discount=1.0), 2, episodes=128)
     generator = torch.Generator().manual_seed(0)
     for _ in range(150):
         # Both days move alike, so that the first tells of the second.
