@@ -178,9 +178,8 @@ def one_stock(move, paths=1, length=5):
 @pytest.mark.parametrize("estimator", ["score", "counterfactual"])
 @pytest.mark.parametrize(("move", "invested"), [(0.01, True), (-0.01, False)])
 def test_a_rising_stock_is_bought_and_a_falling_one_is_not(move, invested, estimator):
-    settings = SdpoSettings(
-        actor=ActorSettings(hidden=(8, 8), learning_rate=3e-2), critic=QUANTILE, estimator=estimator
-    )
+    critic = {"critic": QUANTILE} if estimator == "score" else {}
+    settings = SdpoSettings(actor=ActorSettings(hidden=(8, 8), learning_rate=3e-2), estimator=estimator, **critic)
     torch.manual_seed(0)
     learner = ActingLearner(settings, CVAR, 2, episodes=64)
     generator = torch.Generator().manual_seed(0)
