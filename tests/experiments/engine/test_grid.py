@@ -87,9 +87,9 @@ def test_a_run_that_loses_every_worker_is_given_up_and_the_others_are_not(tiny: 
     assert len(list(tmp_path.glob("tried-*"))) == 2
     message = (
         "its worker process was killed, perhaps for lack of memory, 2 times: run the same command again with fewer "
-        "--jobs; it goes on from its checkpoint."
+        "--jobs; it resumes from its checkpoint."
     )
-    assert outcomes[0].message == message and outcomes[1].found["true_return"] > 0
+    assert outcomes[0].message == message and outcomes[1].results["true_return"] > 0
     assert read_json(tmp_path / "ppo-11-0" / "failure.json")["message"] == message
     assert sorted(heard.news) == [
         *(("begun", "ppo-11-0"), ("begun", "sdpo-11-0")),
@@ -161,6 +161,4 @@ class TestWhatIsDoneBesideRuns:
 
         assert run_grid([Stage([], [die_once, time.time])], train_cmdp, Said(()), tmp_path, jobs=2) == []
         assert (tmp_path / "done").exists()
-        assert said == [
-            "what runs are measured against: its worker process was killed, perhaps for lack of memory, retry 1 of 2"
-        ]
+        assert said == ["references: its worker process was killed, perhaps for lack of memory, retry 1 of 2"]

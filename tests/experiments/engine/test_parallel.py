@@ -47,7 +47,7 @@ def test_workers_are_used_again_and_gone_at_the_end(tmp_path: Path):
             workers.execute(lambda: os.kill(os.getpid(), signal.SIGKILL))
         assert workers.execute(os.getpid) not in (first, os.getpid())
     assert children() == before
-    with pytest.raises(GridCancelledError, match="given up"):
+    with pytest.raises(GridCancelledError, match="the grid was stopped"):
         workers.execute(os.getpid)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import portfolio_sdpo
+from portfolio_sdpo.common import extras
 from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.errors import MissingExtraError, RunError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
@@ -90,7 +91,7 @@ def test_a_node_dies_in_the_middle_and_the_table_is_that_of_one_machine(
     (sentence,) = board.retried
     assert "its worker was lost (" in sentence and sentence.endswith("), retry 1 of 2")
     assert not (root / UNDER_WAY).exists()
-    # Nothing is left to do but what runs are measured against; then the tables are the same, to the last bit.
+    # Nothing is left to do but the references; then the tables are the same, to the last bit.
     assert {outcome.status for outcome in run_cmdp(tiny, root=root)} == {"skipped"}
     assert contents(root) == contents(tiny_run[0]) and len(contents(root)) == 4 * 6
     there, here = (json.dumps(summarise_cmdp(tiny, root=each).to_json()) for each in (root, tiny_run[0]))
@@ -127,10 +128,10 @@ def test_what_a_worker_is_like_and_what_becomes_of_its_run_if_it_dies(
     assert (failed.run, failed.status, finished.status) == ("ppo-11-0", "failed", "finished")
     assert failed.message == (
         "its worker was lost (it was killed, or its node was lost), 2 times: run the same command again with fewer "
-        "--jobs; it goes on from its checkpoint."
+        "--jobs; it resumes from its checkpoint."
     )
     assert sorted(line.partition(":")[0] for line in board.retried) == ["ppo-11-0", "sdpo-11-0"]
-    assert finished.found == {"threads": 1, "variables": dict.fromkeys(SINGLE, "1"), "home": tmp_path / "home"}
+    assert finished.results == {"threads": 1, "variables": dict.fromkeys(SINGLE, "1"), "home": tmp_path / "home"}
     # Only what is missing is made by the next command, wherever that is given.
     again = run_cmdp(few, root=root)
     assert [outcome.status for outcome in again] == ["finished", "skipped"]
@@ -140,9 +141,9 @@ def test_what_a_worker_is_like_and_what_becomes_of_its_run_if_it_dies(
 
 class TestRayWithoutACluster:
     def test_a_missing_extra_is_one_sentence(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(ray_cluster, "find_spec", lambda name: None)
+        monkeypatch.setattr(extras, "find_spec", lambda name: None)
         with pytest.raises(
-            MissingExtraError, match=r"need the package ray: pip install 'portfolio_sdpo\[cluster\]'\.$"
+            MissingExtraError, match=r"needs the package ray: pip install 'portfolio_sdpo\[cluster\]'\.$"
         ):
             Ray().open(tmp_path).__enter__()
         assert not list(tmp_path.iterdir())
@@ -175,9 +176,9 @@ class TestRayWithoutACluster:
     def test_a_node_that_joined_later_is_asked_again(self, tmp_path: Path):
         seal = tmp_path / "cmdp-cvar" / UNDER_WAY / "grid" / "seal"
         with pytest.raises(LostWorkerError, match=r"^node \S+ does not see .*/cmdp-cvar$"):
-            ray_cluster._guarded(os.getpid, seal, portfolio_sdpo.__version__)
+            ray_cluster._call_checked(os.getpid, seal, portfolio_sdpo.__version__)
         seal.parent.mkdir(parents=True)
         seal.write_text("grid")
-        assert ray_cluster._guarded(os.getpid, seal, portfolio_sdpo.__version__) == os.getpid()
+        assert ray_cluster._call_checked(os.getpid, seal, portfolio_sdpo.__version__) == os.getpid()
         with pytest.raises(LostWorkerError, match=r"has portfolio_sdpo \S+ and not 9\.9$"):
-            ray_cluster._guarded(os.getpid, seal, "9.9")
+            ray_cluster._call_checked(os.getpid, seal, "9.9")
