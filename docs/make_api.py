@@ -37,6 +37,7 @@ ROOMS = {
         "prices.samples",
     ),
     "portfolio": (
+        "portfolio.allocator",
         "portfolio.agent",
         "portfolio.presets",
         "portfolio.shield",
@@ -49,6 +50,7 @@ ROOMS = {
     "backtest": ("backtest", "backtest.run", "backtest.statistics", "backtest.coverage"),
     "experiments": ("experiments.study", "experiments.catalogue", "experiments.paper.reproduce"),
     "registry": ("registry", "registry.retrain"),
+    "serving": ("serving",),
     "common": ("common.plugins", "common.files"),
     "errors": ("errors",),
 }
