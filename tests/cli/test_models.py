@@ -127,7 +127,7 @@ def test_verify(ids: list[str]):
         (("show", "nobody"), "There is no model 'nobody'"),
         (("show", "champion"), "There is no champion yet"),
         (("promote", "2", "-r", "x"), "There is no model '2'"),
-        (("rollback", "-r", "x"), "There is no champion before the current one"),
+        (("rollback", "-r", "x"), "There is no earlier champion"),
         (("add", "."), "holds no config.json"),
         (("list", "--registry", "mysql://x/y"), "mysql is not supported"),
         (("list", "--registry", "postgresql://me:secret@127.0.0.1:9/y"), "cannot be reached"),

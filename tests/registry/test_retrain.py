@@ -322,7 +322,7 @@ def test_champion_changed_meanwhile(local: Registry, sample, prices, folder: Pat
     other = local.add_model(folder).id
 
     def meddle(share: float, what: str) -> None:
-        if what == "promoting":
+        if what == "promoting the challenger":
             local.promote(other, "by hand")
 
     asked = RetrainSettings(snapshot="mine", config=QUICK, holdout=20)
