@@ -1,6 +1,6 @@
 """Checkpoints: one safetensors file with networks, optimisers and running estimates, written atomically.
 
-Random numbers and the environment need no state here: both start anew in every iteration from (seed, iteration), see
+Random numbers and the environment need no state here: both restart in every iteration from (seed, iteration), see
 `rl.rollout`. A file holds the digest of its content, so a flipped byte is found, and nothing in it is ever unpickled.
 """
 

@@ -204,7 +204,7 @@ class Trainer:
         """Train to the end, or until `watch` has seen enough, and return the log, one row per iteration.
 
         Raises `InfeasibleConstraintError` if the end comes while the algorithm is still looking for a feasible policy.
-        An interrupt (Ctrl-C) completes the iteration and saves it before it goes on its way; a second one is at once.
+        An interrupt (Ctrl-C) completes the iteration and saves it before it is raised; a second one is raised at once.
         """
         events = metrics.Events(self.folder, self.iteration) if self.settings.tensorboard else None
         enough = False

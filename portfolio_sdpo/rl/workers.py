@@ -22,24 +22,22 @@ import queue
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
-from dataclasses import dataclass, fields
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any, Self
 
-import torch
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from portfolio_sdpo.errors import EnvironmentFault, PortfolioSdpoError, SettingsError
 from portfolio_sdpo.nn.policy import Policy
 from portfolio_sdpo.nn.trunk import ObservationCodec
-from portfolio_sdpo.rl.rollout import Collector, Rollout
+from portfolio_sdpo.rl.rollout import Rollout
 from portfolio_sdpo.rl.threads import single_thread
+from portfolio_sdpo.rl.worker_process import LaneRunner, Recipe, Task, serve, unpack_answer
 
 MakeEnv = Callable[[int], VectorEnv[Any, Any, Any]]
 """Number of environments → a vector environment of them; a function at the top of a module, so that it can be sent."""
@@ -50,137 +48,6 @@ GRACE = 5.0
 
 _PROCESSES = threading.Lock()
 """Processes of `multiprocessing` may not be started and waited for by two threads at once."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What a worker has to know from the start."""
-
-    make_env: bytes
-    """pickled, so that what is wrong with it is found where it can be told"""
-    signals: tuple[str, ...]
-    steps: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Task:
-    """A lane's batch; without a policy only its spaces are asked for."""
-
-    lane: int
-    size: int
-    iteration: int = 0
-    policy: bytes = b""
-
-
-class Lanes:
-    """The environments of one process, built when they are first needed and kept."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
-        self._collectors: dict[int, Collector] = {}
-
-    def run(self, task: Task) -> Any:
-        """A rollout, or a pair of spaces; whatever goes wrong is an error of this package."""
-        try:
-            collector = self._collector(task.size)
-            if not task.policy:
-                return collector.env.single_observation_space, collector.env.single_action_space
-            return collector.collect(pickle.loads(task.policy), task.iteration, task.lane)
-        except PortfolioSdpoError:
-            raise
-        except Exception as error:
-            raise EnvironmentFault(
-                f"lane {task.lane} of iteration {task.iteration} failed with {_told(error)}: correct the environment."
-            ) from error
-
-    def _collector(self, size: int) -> Collector:
-        # Each batch begins with a seeded reset, so lanes of the same size can share their environments.
-        if size not in self._collectors:
-            recipe = self._recipe
-            try:
-                env = pickle.loads(recipe.make_env)(size)
-            except PortfolioSdpoError:
-                raise
-            except Exception as error:
-                raise EnvironmentFault(
-                    f"{size} environments could not be made ({_told(error)}): correct make_env, which must also work "
-                    "in another process."
-                ) from error
-            found = getattr(env, "num_envs", None)
-            if found != size:
-                raise EnvironmentFault(
-                    f"make_env({size}) returned {'no vector environment' if found is None else f'{found} of them'}: "
-                    "it must return a VectorEnv of as many environments as it is asked for."
-                )
-            self._collectors[size] = Collector(env, recipe.signals, recipe.steps, recipe.seed)
-        return self._collectors[size]
-
-    def close(self) -> None:
-        """Close the environments."""
-        for collector in self._collectors.values():
-            collector.env.close()
-        self._collectors.clear()
-
-
-def _told(error: BaseException) -> str:
-    """An error and where it came from, in a few words."""
-    place = traceback.extract_tb(error.__traceback__)[-1:]
-    where = f" in {os.path.basename(place[0].filename)}:{place[0].lineno}" if place else ""
-    return f"{type(error).__name__}{where}, '{error}'"
-
-
-def serve(connection: Connection, recipe: Recipe) -> None:
-    """The life of a worker: a task in, its result out, until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    lanes = Lanes(recipe)
-    while True:
-        try:
-            task = pickle.loads(connection.recv_bytes())
-        except EOFError:
-            break
-        try:
-            answer = _packed(lanes.run(task))
-        except PortfolioSdpoError as error:
-            # What caused it stays here: it need not be an error that can be sent.
-            answer = pickle.dumps((type(error), str(error), "".join(traceback.format_exception(error))))
-        try:
-            connection.send_bytes(answer)
-        except OSError:
-            break
-    lanes.close()
-
-
-def _end_with_parent() -> None:
-    """Also in the middle of a batch."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _packed(result: Any) -> bytes:
-    """A result as bytes; tensors as arrays, since torch would send them by file descriptors."""
-    if isinstance(result, Rollout):
-        columns = {item.name: getattr(result, item.name) for item in fields(Rollout) if item.init}
-        signals = {name: values.numpy() for name, values in columns.pop("signals").items()}
-        result = {name: values.numpy() for name, values in columns.items()} | {"signals": signals}
-    return pickle.dumps((None, result, ""), protocol=5)
-
-
-def _unpacked(answer: bytes) -> Any:
-    """The result, or the error that came instead."""
-    failed, result, told = pickle.loads(answer)
-    if failed is not None:
-        error = failed(result)
-        error.add_note(f"In the worker process:\n{told}")
-        raise error
-    if not isinstance(result, dict):
-        return result
-    signals = {name: torch.from_numpy(values) for name, values in result.pop("signals").items()}
-    return Rollout(**{name: torch.from_numpy(values) for name, values in result.items()}, signals=signals)
 
 
 Job = tuple[Task, "Future[Any]"]
@@ -239,7 +106,7 @@ class Worker:
             except (EOFError, OSError):
                 code = self._bury()
             else:
-                return _unpacked(answer)
+                return unpack_answer(answer)
             finally:
                 self._busy = False
         how = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"
@@ -254,10 +121,10 @@ class Worker:
                 raise RuntimeError("the collector was closed")
             ours, theirs = multiprocessing.Pipe()
             try:
-                self._process = _begun(_context(), self._name, theirs, self._recipe)
+                self._process = _start_process(_context(), self._name, theirs, self._recipe)
             except ChildProcessError:
                 # We were forked off a process whose fork server is not ours to use.
-                self._process = _begun(multiprocessing.get_context("spawn"), self._name, theirs, self._recipe)
+                self._process = _start_process(multiprocessing.get_context("spawn"), self._name, theirs, self._recipe)
             theirs.close()
             self._connection = ours
             return ours
@@ -289,7 +156,7 @@ def _context() -> BaseContext:
     return context
 
 
-def _begun(context: BaseContext, name: str, connection: Connection, recipe: Recipe) -> BaseProcess:
+def _start_process(context: BaseContext, name: str, connection: Connection, recipe: Recipe) -> BaseProcess:
     process: BaseProcess = context.Process(  # type: ignore[attr-defined]
         target=serve, args=(connection, recipe), name=name, daemon=True
     )
@@ -328,7 +195,7 @@ class WorkerCollector:
         # Before multiprocessing ends them by itself: a worker that dies of that would be replaced.
         atexit.register(self.close)
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._here = Lanes(recipe)
+        self._here = LaneRunner(recipe)
         self._workers = [Worker(number, recipe, self._jobs) for number in range(min(workers, len(self.sizes)))]
         try:
             self.single_observation_space, self.single_action_space = self._spaces()

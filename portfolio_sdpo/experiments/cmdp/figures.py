@@ -24,7 +24,8 @@ from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_js
 from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.style import INK, STYLE, algorithm_colour, annotate_right, draw_bound, save_figure
 from portfolio_sdpo.risk import BadStateProbability, Constraint, CVaR, RiskMeasure, Variance
-from portfolio_sdpo.rl.algorithms.base import Metrics, Problem
+from portfolio_sdpo.rl.algorithms.base import Problem
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.metrics import read_rows
 
 Array = NDArray[np.float64]
@@ -38,7 +39,7 @@ class Curves:
     """All runs of one algorithm."""
 
     label: str
-    logs: list[list[Metrics]]
+    logs: list[list[LogRow]]
     returns: Array
     """[runs, episodes] of the final policies"""
 
@@ -175,7 +176,7 @@ def _marked_cvar(problem: Problem) -> CVaR | None:
 
 
 def _read(experiment: CmdpExperiment, root: Path, only: Collection[str] | None) -> list[Curves]:
-    logs: dict[str, list[list[Metrics]]] = {}
+    logs: dict[str, list[list[LogRow]]] = {}
     returns: dict[str, list[Array]] = {}
     for folder in run_folders(experiment, root, only):
         if folder.name.startswith(f"{START}-") or not (folder / "final.json").exists():

@@ -30,7 +30,7 @@ from portfolio_sdpo.experiments.cmdp.references import digest, has_references, m
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_json, write_content
 from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.rl import Trainer, TrainSettings, checkpoint
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.progress import Board
 from portfolio_sdpo.rl.rollout import Purpose
 from portfolio_sdpo.rl.trainer import Watcher
@@ -218,7 +218,7 @@ def _phase_one(trainer: Trainer, fresh: Probe, watch: Watcher | None) -> None:
 
     reached = inside()  # a run that was interrupted after its last iteration
 
-    def watch_for_end(row: Metrics) -> bool:
+    def watch_for_end(row: LogRow) -> bool:
         nonlocal reached
         if watch:
             watch(row)

@@ -22,7 +22,7 @@ from portfolio_sdpo.experiments.cmdp.runs import START
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, find_run_folders, read_json, write_json
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.risk import Constraint
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.metrics import read_config, read_rows
 
 
@@ -211,7 +211,7 @@ def run_folders(experiment: CmdpExperiment, root: Path, only: Collection[str] | 
     return find_run_folders(root, "*-*-*", experiment.name, only)
 
 
-def summarise_risk(constraint: Constraint, index: int, rows: Sequence[Metrics], final: Metrics) -> RunRisk:
+def summarise_risk(constraint: Constraint, index: int, rows: Sequence[LogRow], final: LogRow) -> RunRisk:
     """One constraint over the rows of a log, those of phase I left out, and at the final policy."""
     counted = [row for row in rows if row.get("phase") != 1.0]
     kind = sharp_kind(final, index)

@@ -31,7 +31,7 @@ from portfolio_sdpo.experiments.engine.parallel import (
     hold_lock,
 )
 from portfolio_sdpo.rl import TrainSettings, metrics
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.progress import Board, LineFile
 from portfolio_sdpo.rl.threads import single_thread
 from portfolio_sdpo.rl.trainer import Watcher, start_digest
@@ -294,7 +294,7 @@ class _Dispatcher:
 def _make(run: Run, make: Make, line: LineFile, lock: Path | None) -> Outcome:
     """Make one run, in a worker or, with one job, in this process."""
 
-    def watch(row: Metrics) -> None:
+    def watch(row: LogRow) -> None:
         line.write(row, int(row.get("total", run.total)))
 
     with ExitStack() as stack:

@@ -24,7 +24,7 @@ from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.summary import LAST, run_folders
 from portfolio_sdpo.experiments.style import INK, STYLE, algorithm_colour, draw_bound, save_figure
 from portfolio_sdpo.risk import BadStateProbability, Constraint
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.metrics import read_rows
 
 Array = NDArray[np.float64]
@@ -35,7 +35,7 @@ class Curve:
     """All runs of one algorithm, finished or not."""
 
     label: str
-    logs: list[list[Metrics]]
+    logs: list[list[LogRow]]
 
     def until(self, steps: float) -> Curve:
         """The same up to so many steps."""
@@ -60,7 +60,7 @@ def make_safety_figures(
     Where some are longer than others there is a second figure with the steps that all have.
     """
     root = root or experiment_folder(experiment.name)
-    logs: dict[str, list[list[Metrics]]] = {}
+    logs: dict[str, list[list[LogRow]]] = {}
     for folder in run_folders(experiment, root, only):
         if (folder / "metrics.parquet").exists():
             logs.setdefault(folder.name.rpartition("-")[0], []).append(read_rows(folder / "metrics.parquet"))

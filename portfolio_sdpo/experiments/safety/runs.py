@@ -31,7 +31,7 @@ from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_js
 from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
 from portfolio_sdpo.rl import Problem, Rollout, Trainer, TrainSettings
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.progress import Board
 from portfolio_sdpo.rl.trainer import Watcher, worker_collector
 
@@ -119,7 +119,7 @@ def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0)
     settings = run.settings()
     rate = Rate()
 
-    def watch_and_count(row: Metrics) -> None:
+    def watch_and_count(row: LogRow) -> None:
         rate.count(row)
         if watch:
             watch(row)
@@ -172,7 +172,7 @@ class Rate:
     def begin(self) -> None:
         self._begun = time.perf_counter()
 
-    def count(self, row: Metrics) -> None:
+    def count(self, row: LogRow) -> None:
         self._steps += float(row["steps"])
         self._ended = time.perf_counter()
 

@@ -21,7 +21,7 @@ from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.runs import SafetyRun
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.risk import Constraint
-from portfolio_sdpo.rl.algorithms.base import Metrics
+from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.metrics import read_config, read_rows
 
 LAST = 5
@@ -147,7 +147,7 @@ def summarise_safety(
     """What the experiment's folder holds (or of it `only` the runs of these names), also written to `summary.json`."""
     root = root or experiment_folder(experiment.name)
     constraints = experiment.problem.constraints
-    logs: dict[tuple[int, str], list[Metrics]] = {}
+    logs: dict[tuple[int, str], list[LogRow]] = {}
     rates: dict[tuple[int, str], float | None] = {}
     unfinished: dict[str, Standing | None] = {}
     failures: dict[str, str] = {}
@@ -198,7 +198,7 @@ def safety_evidence(
     experiment: SafetyExperiment, root: Path | None = None, only: Collection[str] | None = None
 ) -> Evidence:
     """What the finished runs say, at the steps that all of them have."""
-    logs: dict[tuple[int, str], list[Metrics]] = {}
+    logs: dict[tuple[int, str], list[LogRow]] = {}
     for folder in run_folders(experiment, root or experiment_folder(experiment.name), only):
         if (folder / "final.json").exists():
             final = read_json(folder / "final.json")
@@ -206,7 +206,7 @@ def safety_evidence(
     return _evidence(experiment, logs)
 
 
-def _evidence(experiment: SafetyExperiment, logs: dict[tuple[int, str], list[Metrics]]) -> Evidence:
+def _evidence(experiment: SafetyExperiment, logs: dict[tuple[int, str], list[LogRow]]) -> Evidence:
     constraints, task = experiment.problem.constraints, experiment.world.task
     equal = min((float(rows[-1]["total_steps"]) for rows in logs.values()), default=0.0)
     order = [*experiment.algorithms, *sorted({label for _, label in logs} - set(experiment.algorithms))]
@@ -248,7 +248,7 @@ def run_folders(experiment: SafetyExperiment, root: Path, only: Collection[str] 
     return find_run_folders(root, "*-*", experiment.name, only)
 
 
-def standing(constraints: Sequence[Constraint], rows: Sequence[Metrics], steps: int | None = None) -> Standing:
+def standing(constraints: Sequence[Constraint], rows: Sequence[LogRow], steps: int | None = None) -> Standing:
     """Where a log stands after so many steps, or at its end."""
     counted = [row for row in rows if steps is None or float(row["total_steps"]) <= steps]
     last = counted[-LAST:]

@@ -22,8 +22,6 @@ from portfolio_sdpo.rl.estimators.base import SignalKey
 from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.settings import Settings
 
-Metrics = LogRow
-
 
 class Problem(Settings):
     """What is to be solved: max objective(Σ γ^t reward) subject to the constraints (eqs. 9 and 10)."""
