@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from portfolio_sdpo.backtest import resume as walks
 from portfolio_sdpo.backtest.record import list_records
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
+from portfolio_sdpo.portfolio import resume as walks
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import all_cash, load_market
 from portfolio_sdpo.risk import Constraint
