@@ -130,7 +130,7 @@ def test_a_walk_under_way_is_shown_live(
     with at_home(filled_home):
         market, _, _ = load_market(None, "zero", "2019-01-02", "2019-02-15")
         held = all_cash(len(market.assets))
-        walk = walks.Kept(Agent(QUICK, 7, "walker"), "live")
+        walk = walks.ResumableAgent(Agent(QUICK, 7, "walker"), "live")
         try:
             walk.decide(market.until(300), held)
             page = visitor.open(filled, "training?log=walks/live")
@@ -142,7 +142,7 @@ def test_a_walk_under_way_is_shown_live(
             visitor.wait_for_text("[data-testid=stMarkdown]:has-text('ago')", "stopped")
         finally:
             walk.release()
-            walks.discard("live")
+            walks.discard_run("live")
     visitor.open(filled, "training?log=walks/live")
     assert "The training log walks/live no longer exists" in visitor.alerts()[0]
 
