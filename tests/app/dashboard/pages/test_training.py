@@ -125,7 +125,7 @@ def test_a_walk_under_way_is_shown_live(
     visit: Callable, filled: str, filled_home: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """An agent that is walked forward, from its first decision until its walk becomes a backtest."""
-    monkeypatch.setattr(walks, "SHARE", 1e9)  # save after every decision
+    monkeypatch.setattr(walks, "MAX_SAVING_SHARE", 1e9)  # save after every decision
     visitor = visit()
     with at_home(filled_home):
         market, _, _ = load_market(None, "zero", "2019-01-02", "2019-02-15")
