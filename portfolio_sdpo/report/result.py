@@ -52,7 +52,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BacktestResult:
-    """What came out of a backtest; `print` shows the table of the command line."""
+    """What came out of a backtest; `print` shows the table of the command line.
+
+    Attributes
+    ----------
+    returns : DataFrame of shape (n_sessions, n_tracks)
+        Simple returns per session, net of fees; a strategy with the shield is a track "... + shield".
+    wealth : DataFrame of shape (n_sessions + 1, n_tracks)
+        Wealth after fees, 1 at the start.
+    weights : DataFrame of shape (n_sessions + 1, n_tracks * (1 + n_tickers))
+        Weights after the trade of each date, columns (strategy, asset), CASH first.
+    metrics : DataFrame of shape (n_tracks, n_figures)
+        `cagr`, `volatility`, `sharpe`, `max_drawdown`, `cvar_window`, `turnover`, `cost`, `kept_limit` and more.
+    record : Record
+        All tables and figures, as they are written to disk.
+
+    Examples
+    --------
+    >>> from portfolio_sdpo import backtest, load_prices
+    >>> result = backtest(load_prices("sample"), ["equal-weight", "cash"], start="2021-09-01", intervals=False)
+    >>> list(result.returns), result.weights["cash"].columns[0]
+    (['equal-weight', 'cash'], 'CASH')
+    >>> print(str(result).splitlines()[0])
+    2021-09-01 to 2021-10-14, 30 sessions
+    >>> bool(result.metrics.loc["cash", "kept_limit"])
+    True
+    """
 
     record: Record
     """All tables and figures, as they are written to disk."""

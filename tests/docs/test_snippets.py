@@ -26,9 +26,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def blocks(name: str, language: str = "python") -> list[str]:
+    """What stands between the fences of that language on a page."""
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", (ROOT / name).read_text(encoding="utf-8"))
+
+
 def snippets(name: str) -> str:
     """All Python of a page, one after the other."""
-    return "\n".join(re.findall(r"(?ms)^```python\n(.*?)^```$", (ROOT / name).read_text(encoding="utf-8")))
+    return "\n".join(blocks(name))
 
 
 def run(script: str) -> str:
@@ -48,11 +53,25 @@ def commands(line: str) -> None:
 
 @pytest.mark.parametrize("name", ["README.md", "docs/constraints.md"])
 def test_training_snippets(name: str, place: Path):
-    script = snippets(name)
+    script = snippets(name) if name != "README.md" else blocks(name)[1]  # the first is the quickstart
     assert script.count("iterations=100,") == 1
     out = run(script.replace("iterations=100,", "iterations=3,"))
     assert any(regime in out for regime in ("interior", "margin", "violated"))
     assert list(place.glob("*/config.json"))
+
+
+def test_the_quickstart(place: Path):
+    """As it stands, with hardly any training and over a month; its output has the form that the README shows."""
+    script, shown = blocks("README.md")[0], blocks("README.md", "text")[0]
+    assert len([line for line in script.splitlines() if line.strip()]) < 10 and "SafeAllocator" in script
+    quick = script.replace("max_weight=0.4)", "max_weight=0.4, settings={'first': 3, 'further': 1, 'paths': 16})")
+    quick = quick.replace('start="2020-01-02"', 'start="2021-09-15", intervals=20')
+    assert quick.count("settings=") == quick.count("intervals=") == 1
+    out = run(quick)
+    rows = [line.split("  ")[0] for line in shown.splitlines() if re.search(r"[✓✗]$|[✓✗] ", line)]
+    assert len(rows) >= 4 and all(any(line.startswith(row) for line in out.splitlines()) for row in rows)
+    assert "CASH" in shown.splitlines()[0] and "CASH" in out.splitlines()[0]
+    assert (place / "report.html").is_file()
 
 
 def test_the_safety_gym_snippet():
