@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.policy import Policy, SimplexHead
+from portfolio_sdpo.portfolio.accounting import RUIN, hold_tensors, rebalance_tensors
 from portfolio_sdpo.portfolio.path_codec import PathCodec
 from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.risk.constraint import compute_slacks
@@ -23,9 +24,6 @@ from portfolio_sdpo.rl.algorithms import AlgorithmSettings, Problem, build
 from portfolio_sdpo.rl.estimators import name_estimator
 from portfolio_sdpo.rl.log import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
-
-RUIN = 1e-6
-"""No step counts for less, so that the reward stays finite."""
 
 
 class _Weights(spaces.Box):
@@ -163,12 +161,12 @@ def _step(
     parameters = policy(seen)
     action = head.sample(parameters, generator)
     weights = head.executed(action)
-    growth, drifted = _hold(weights, earned, still)
+    growth, drifted = hold_tensors(weights, earned, still)
     if held is None:
         held = torch.cat([_cash(len(weights), weights.shape[-1]).unsqueeze(1), drifted[:, :-1]], 1)
-    kept, turnover = _trade(held, weights, fee)
+    kept, turnover = rebalance_tensors(held, weights, fee)
     mode = head.executed(head.mode(parameters))
-    reward_of_mode = (_trade(held, mode, fee)[0] * (mode * earned).sum(-1)).clamp_min(RUIN).log()
+    reward_of_mode = (rebalance_tensors(held, mode, fee)[0] * (mode * earned).sum(-1)).clamp_min(RUIN).log()
     return _Step(
         action,
         head.log_prob(parameters, action),
@@ -177,31 +175,6 @@ def _step(
         turnover,
         drifted,
     )
-
-
-def _hold(weights: Tensor, earned: Tensor, still: Tensor) -> tuple[Tensor, Tensor]:
-    """Growth [...] and drifted weights [..., A]; what is no longer listed is paid out in cash."""
-    values = weights * earned
-    growth = values.sum(-1)
-    drifted = values / growth.unsqueeze(-1).clamp_min(RUIN)
-    paid_out = torch.where(still, 0.0, drifted)
-    drifted = drifted - paid_out
-    drifted[..., 0] += paid_out.sum(-1)
-    return growth, drifted
-
-
-def _trade(held: Tensor, target: Tensor, fee: float) -> tuple[Tensor, Tensor]:
-    """Share of wealth [...] that is kept, and the turnover: the root of `portfolio.accounting.rebalance`.
-
-    k = 1 − fee · Σ |k · target − held| contracts by the fee, so a few rounds are exact to rounding for any usual fee.
-    """
-    kept = torch.ones(held.shape[:-1], dtype=held.dtype)
-    turnover = (target - held)[..., 1:].abs().sum(-1)
-    if fee:
-        for _ in range(8):
-            kept = 1 - fee * turnover
-            turnover = (kept.unsqueeze(-1) * target - held)[..., 1:].abs().sum(-1)
-    return kept, turnover
 
 
 def _cash(episodes: int, assets: int) -> Tensor:

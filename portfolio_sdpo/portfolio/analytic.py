@@ -15,6 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from portfolio_sdpo.portfolio.accounting import hold_tensors, rebalance_tensors
 from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.portfolio.policy_network import Allocation
 from portfolio_sdpo.rl.algorithms.ascent import GradientAscent
@@ -136,12 +137,7 @@ def log_growth(policy: Allocation, gross_returns: Tensor, listed: Tensor, fee: f
     rewards = []
     for step in range(logits.shape[1]):
         weights = policy.weights(logits[:, step], held)
-        kept = 1 - fee * (weights - held)[:, 1:].abs().sum(-1)
-        values = weights * earned[:, step]
-        growth = values.sum(-1)
+        kept, _ = rebalance_tensors(held, weights, fee, rounds=1)
+        growth, held = hold_tensors(weights, earned[:, step], still[:, step])
         rewards.append((kept * growth).log())
-        drifted = values / growth.unsqueeze(-1)
-        stays = torch.where(still[:, step], drifted, 0.0)
-        paid_out = (drifted - stays).sum(-1)
-        held = torch.cat([stays[:, :1] + paid_out.unsqueeze(-1), stays[:, 1:]], -1)
     return torch.stack(rewards, 1)
