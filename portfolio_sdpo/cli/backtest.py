@@ -50,7 +50,7 @@ def backtest(
         typer.Option(
             "--algo",
             metavar="sdpo,ppo",
-            help="Learning agents to walk forward beside them; none for none.",
+            help="Learning agents to backtest beside them; none for none.",
             autocompletion=_completion.several_agents,
         ),
     ] = None,
@@ -81,14 +81,14 @@ def backtest(
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Strategies at a time.")] = 1,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Do not go on where the same backtest was interrupted.")
+        bool, typer.Option("--restart", help="Do not resume the same backtest where it was interrupted.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Walk agents and benchmarks through past prices, and report it.
+    """Simulate agents and benchmarks on past prices, and report the result.
 
     Was the CVaR limit kept? The folder holds report.html, metrics.json and the tables of wealth, weights and trades.
-    An interrupted backtest goes on where it was when it is started again.
+    The same command resumes an interrupted backtest.
     """
     chosen = parse_seeds("--seeds", seeds)
     algos = None if algo is None else [part.strip() for part in algo.split(",")]

@@ -54,7 +54,7 @@ def train(
     """Train one agent up to the last close, and say what it holds.
 
     The folder holds policy.safetensors, config.json and the trace of the training, metrics.parquet. Ctrl-C saves what
-    was learned, and the same command goes on from there.
+    was learned, and the same command resumes there.
     """
     if algo == "none":
         raise SettingsError("--algo: there is nothing to train without an agent; name one.")

@@ -1,6 +1,6 @@
 """The learning strategy: before a decision it trains on scenarios of what is known by then, then decides.
 
-Scenarios are drawn anew for every update from trailing history up to the decision day, the policy is the one of the
+New scenarios are drawn for every update from trailing history up to the decision day, the policy is the one of the
 decision before, trained on. It promises the CVaR limit on its own scenarios; `shield` checks that promise separately.
 The limit is on simple returns; training bounds the CVaR of log growth by ln(1 + bound), which is on the safe side: the
 mean of a tail's growth is at least the exponential of its mean log growth.

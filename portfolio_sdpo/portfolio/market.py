@@ -182,7 +182,7 @@ def load_market(
 
 
 def load_latest(snapshot: str | None, cash: Cash) -> tuple[Market, dict[str, Any]]:
-    """The whole market, for whoever only looks at its last close, and what is written down about the data."""
+    """The whole market, for a decision at its last close, and what is written down about the data."""
     return _check_latest(*_open_market(snapshot, cash))
 
 

@@ -40,7 +40,7 @@ class Preset(Settings):
 
 
 def _default() -> Preset:
-    """Scenarios resampled from four years, as stormy as today; the worst 5 % of periods may lose 5 % on average.
+    """Scenarios resampled from four years, scaled to today's volatility; the worst 5 % of periods may lose 5 %.
 
     Chosen on years before 2019 (`benchmarks/shield_promise.py`).
     """

@@ -1,4 +1,4 @@
-"""The shield: the last check between weights and market, separate from whoever chose the weights.
+"""The shield: the last check between weights and market, separate from what chose the weights.
 
 Risky weights are scaled towards cash until the CVaR limit holds on historical scenarios. CVaR is positively homogeneous
 and cash-additive: with x the scenarios' return in excess of cash and c what cash earns,
@@ -6,7 +6,7 @@ CVaR(c + κ·x) = c + κ·CVaR(x), so the largest allowed κ is (c − bound) / 
 
 A scenario is the simple return of buying the weights and holding them for the limit's horizon, over every such window
 of the past (overlapping): as it was (`scenarios`), or brought from the volatility known when it began to today's
-(`Caution`), since a loss depends on how stormy it is far more than on how stormy it was on average.
+(`Caution`), since a loss depends on today's volatility far more than on the average one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Shielded:
     """CVaR of the weights."""
     scenarios: int
     removed: tuple[str, ...] = ()
-    """Assets moved to cash because their history has too few scenarios to vouch for them."""
+    """Assets moved to cash because of insufficient price history."""
     meets: bool = True
     """False when not even all cash, which is then held, meets the limit: a cash rate below the bound."""
 
@@ -88,7 +88,7 @@ def shield(
 ) -> Shielded:
     """The weights [A], scaled towards cash by the largest κ that meets the limit on every view of the past.
 
-    Only assets that have a price today and enough complete windows can be vouched for; the rest moves to cash first.
+    Assets without a price today, or with insufficient price history, move to cash first.
     With caution, the limit has to hold on `filtered` scenarios of the whole history. On the last `lookback` sessions as
     they were (the only view without caution) it has to hold twice: on the windows that all held assets have been
     through, and on the longer past in which those that were not listed yet count as the average of the rest.
@@ -102,21 +102,21 @@ def shield(
     weights = check_weights(weights, (len(history.assets),))
     returns, complete = scenarios(history, limit.horizon, lookback)
     risky = np.flatnonzero(weights[1:] > 0.0) + 1
-    known = _vouched(risky, complete & history.listed[-1], limit.least_scenarios)
-    vouched = np.zeros_like(weights)
-    vouched[known] = weights[known]
+    known = _select_known(risky, complete & history.listed[-1], limit.least_scenarios)
+    eligible = np.zeros_like(weights)
+    eligible[known] = weights[known]
     cash = float(history.gross_returns[-1, 0] ** limit.horizon - 1.0)
-    past = _views(vouched, returns - cash, complete)
+    past = _views(eligible, returns - cash, complete)
     views: tuple[Array, ...] = past
     if caution is not None:
         # Of all cash there is no view but the plain one, which is empty.
-        seen = filtered(daily_excess(vouched, history), limit, caution)
-        seen = tuple(vouched.sum() * view for view in seen)
+        seen = filtered(daily_excess(eligible, history), limit, caution)
+        seen = tuple(eligible.sum() * view for view in seen)
         views = (*past, *seen) if caution.plain else seen or past
     shares = [largest_share(excess, cash, limit) for excess in views]
     kappa, meets = min(share for share, _ in shares), all(found for _, found in shares)
 
-    shielded = kappa * vouched
+    shielded = kappa * eligible
     shielded[0] = max(1.0 - shielded[1:].sum(), 0.0)
     return Shielded(
         weights=shielded,
@@ -149,10 +149,10 @@ def largest_share(excess: Array, cash: float, limit: CvarLimit) -> tuple[float, 
 
 
 def filtered(excess: Array, limit: CvarLimit, caution: Caution) -> tuple[Array, ...]:
-    """Views of the past in which it is as stormy as today, of daily returns in excess of cash [T], latest last.
+    """Views of the past scaled to today's volatility, of daily returns in excess of cash [T], latest last.
 
-    One has the windows of the past, each scaled by today's volatility over the one known when it began; a storm that
-    broke out inside a window stays in it. The other has one value, the CVaR of the normal law of today's
+    One has the windows of the past, each scaled by today's volatility over the one known when it began; a crash
+    that began inside a window stays in it. The other has one value, the CVaR of a normal distribution of today's
     volatility, independent from day to day, which is there when the past is too short or too lucky for the first.
     """
     known = caution.volatility.estimate(excess)
@@ -166,13 +166,13 @@ def filtered(excess: Array, limit: CvarLimit, caution: Caution) -> tuple[Array, 
 
 
 def normal_cvar(alpha: float) -> float:
-    """CVaR of the standard normal law.
+    """CVaR of the standard normal distribution.
 
     >>> round(normal_cvar(0.05), 4)
     -2.0627
     """
-    law = NormalDist()
-    return -law.pdf(law.inv_cdf(alpha)) / alpha
+    normal = NormalDist()
+    return -normal.pdf(normal.inv_cdf(alpha)) / alpha
 
 
 def daily_excess(weights: Array, history: Market) -> Array:
@@ -207,7 +207,7 @@ def scenarios(history: Market, horizon: int, lookback: int) -> tuple[Array, Mask
     return windows.prod(axis=-1) - 1.0, complete
 
 
-def _vouched(risky: NDArray[np.intp], complete: Mask, least: int) -> NDArray[np.intp]:
+def _select_known(risky: NDArray[np.intp], complete: Mask, least: int) -> NDArray[np.intp]:
     """Those of the assets that share at least `least` complete windows; the one with the fewest leaves first."""
     known = risky
     while len(known) and complete[:, known].all(axis=1).sum() < least:

@@ -56,7 +56,7 @@ def train_agent(
     """Train an agent on everything up to the last close, as before a first decision, and write it to a new folder.
 
     `progress` is called with the number of updates so far; there will be `settings.first` of them. Ctrl-C saves them,
-    and the same training goes on from there to the same bytes.
+    and the same training resumes there, to the same bytes.
     """
     FOLDERS.check_free(folder or FOLDERS.new_folder("new"))
     if seed < 0:
