@@ -33,6 +33,10 @@ class Prices:
     """Tickers that were asked for and did not arrive, and why."""
     notes: tuple[str, ...] = ()
     """Sentences that the user should read, e.g. which of two price columns was used."""
+    companions: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Further tables of the same shape, where the source has them: `close` (not adjusted), `dividends`, `splits`."""
+    currencies: Mapping[str, str] = field(default_factory=dict)
+    """The currency of each ticker, where the source states it."""
 
 
 def to_wide(frame: pd.DataFrame) -> pd.DataFrame:

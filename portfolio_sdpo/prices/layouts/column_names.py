@@ -1,58 +1,109 @@
-"""The words that files of prices use for their columns, as tables.
+"""The names that files of prices give to their columns, in the languages of common vendors.
 
-Spellings are compared without case, spaces and punctuation: `Adj Close`, `adj_close` and `Adj. Close**` are `adjclose`.
-Earlier words are preferred to later ones.
+Names are compared without case, accents, spaces and punctuation: `Adj Close`, `adj_close` and `Adj. Close**` are all
+`adjclose`, and `Último` is `ultimo`. Earlier names of a table are preferred to later ones.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
 from portfolio_sdpo.prices.prices import Adjustment
 
 ADJUSTED = (
     "adjclose", "adjustedclose", "adjusted", "adjcp", "closeadj", "closeadjusted", "adjclosingprice", "adjprice",
-    "adjustedprice", "adjustedclosingprice", "adjlast", "totalreturnindex",
+    "adjustedprice", "adjustedclosingprice", "adjlast", "totalreturnindex", "5adjustedclose", "5adjclose",
+    "schlusskursbereinigt", "bereinigterschlusskurs", "cierreajustado", "clotureajustee", "fechamentoajustado",
+    "chiusuraaggiustata", "totreturnindexgrossdvds",
 )  # fmt: skip
 RAW = (
     "close", "closelast", "closeprice", "closingprice", "last", "lastprice", "price", "settle", "pxlast", "prc",
-    "prccd", "nav",
+    "prccd", "nav", "priceclose", "pxclose", "closepx", "4close", "tradeclose", "exchangerate", "fixing", "navps",
+    # German, Spanish, Portuguese, French, Italian, Dutch, Polish, Nordic, Chinese, Japanese, Korean
+    "schluss", "schlusskurs", "kurs", "zuletzt", "cierre", "ultimo", "ultima", "precio", "fechamento", "preco",
+    "cloture", "dernier", "fermeture", "cours", "chiusura", "prezzo", "slot", "slotkoers", "laatste", "koers",
+    "zamkniecie", "kurszamkniecia", "ostatnio", "senaste", "stangning", "sidste", "收盘", "收盘价", "終値", "종가",
 )  # fmt: skip
 PRICE = ADJUSTED + RAW
+OPEN = (
+    "open", "adjopen", "openprice", "openingprice", "priceopen", "pxopen", "1open", "erster", "eroffnung",
+    "eroffnungskurs", "apertura", "abertura", "ouverture", "otwarcie", "kursotwarcia", "opening", "openen", "åbning",
+    "oppning", "abning", "开盘", "开盘价", "始値", "시가",
+)  # fmt: skip
+HIGH = (
+    "high", "adjhigh", "highprice", "pricehigh", "pxhigh", "2high", "dayhigh", "hoch", "tageshoch", "hochst",
+    "hochstkurs", "maximo", "maxima", "maximum", "max", "haut", "plushaut", "massimo", "najwyzszy", "kursmax", "hoog",
+    "hoogste", "hogst", "hoj", "最高", "最高价", "高値", "고가",
+)  # fmt: skip
+LOW = (
+    "low", "adjlow", "lowprice", "pricelow", "pxlow", "3low", "daylow", "tief", "tagestief", "tiefst", "tiefstkurs",
+    "minimo", "minima", "minimum", "min", "bas", "plusbas", "najnizszy", "kursmin", "laag", "laagste", "lagst", "lav",
+    "最低", "最低价", "安値", "저가",
+)  # fmt: skip
+VOLUME = (
+    "volume", "vol", "adjvolume", "volumen", "umsatz", "umsatze", "stuck", "stucke", "wolumen", "obrot", "obroty",
+    "volym", "omsatning", "omzet", "aantal", "cantidad", "quantidade", "quantite", "scambi", "controvalore", "turnover",
+    "amount", "qty", "quantity", "tottrdqty", "tottrdval", "5volume", "6volume", "pxvolume", "volumeusd", "volumeusdt",
+    "volumebtc", "volumeeth", "basevolume", "quotevolume", "quoteassetvolume", "takerbuybaseassetvolume",
+    "takerbuyquoteassetvolume", "tradecount", "numberoftrades", "nooftrades", "trades", "count", "shrout", "sharesout",
+    "成交量", "成交额", "出来高", "거래량",
+)  # fmt: skip
+RETURN = (
+    "ret", "retx", "return", "returns", "dailyreturn", "logreturn", "pctchange", "change", "change%", "changepercent",
+    "chg", "chg%", "%chg", "var", "var%", "variation", "variacao", "variazione", "verand", "verand%", "veranderung",
+    "zmiana", "涨跌幅",
+)  # fmt: skip
+OTHER = (
+    "dividends", "dividend", "stocksplits", "splits", "capitalgains", "repaired", "closeunadj", "exdividend",
+    "divcash", "splitratio", "splitfactor", "factor", "adjfactor", "cfacpr", "7dividendamount", "8splitcoefficient",
+    "vwap", "openint", "openinterest", "per", "day", "marketcap", "mktcap", "currency", "ccy", "exchange", "exch",
+    "bid", "ask", "bidsize", "asksize", "spread", "weightedprice", "prevclose", "previousclose", "wahrung", "devise",
+    "closetime", "ignore", "series", "timeperiod", "numberofemployees",
+)  # fmt: skip
+NOT_PRICES = frozenset(OPEN + HIGH + LOW + VOLUME + RETURN + OTHER)
+FIELDS = frozenset(PRICE) | NOT_PRICES
+"""What a column of one security can hold."""
 TICKER = (
     "ticker", "tic", "symbol", "tickersymbol", "stock", "stocksymbol", "instrument", "tscode", "stockcode", "code",
-    "security", "asset", "ric", "secid", "permno", "name",
+    "security", "asset", "ric", "secid", "permno", "isin", "figi", "cusip", "sedol", "wkn", "pair", "currencypair",
+    "country", "fund", "identifier", "actsymbol", "kod", "papier", "name",
 )  # fmt: skip
 DATE = (
-    "date",
-    "tradedate",
-    "tradingdate",
-    "datetime",
-    "timestamp",
-    "tradingday",
-    "dtyyyymmdd",
-    "datadate",
-    "dt",
-    "time",
-)
-OTHER = (
-    "open", "high", "low", "volume", "vol", "dividends", "stocksplits", "capitalgains", "repaired",
-    "adjopen", "adjhigh", "adjlow", "adjvolume", "closeunadj", "exdividend", "divcash", "splitratio", "splitfactor",
-    "factor", "change", "change%", "changepercent", "turnover", "amount", "vwap", "trades", "openint", "openinterest",
-    "per", "day",
+    "date", "tradedate", "tradingdate", "datetime", "timestamp", "tradingday", "dtyyyymmdd", "datadate", "dt", "time",
+    "dates", "unix", "unixtimestamp", "opentime", "unixtime", "epoch", "datum", "fecha", "handelstag", "caldt",
+    "pricedate", "asofdate", "observationdate", "dato", "日期", "交易日期", "日付", "날짜",
 )  # fmt: skip
-FIELDS = frozenset(PRICE + OTHER)
-"""What a column of one ticker can hold."""
+WEAK_DATE = ("data", "day", "t", "index")
+"""Names of dates only where the column holds dates: T is a ticker, too."""
+CURRENCY = ("currency", "ccy", "wahrung", "devise", "curcdd")
 
-_NO_LETTER = re.compile(r"[^a-z0-9%]+")
+_SHORT = 5
+"""A name in capitals of at most so many letters may be a ticker even if it is in one of the tables: LOW, OPEN, BAS."""
+_SIDES = ("bid", "ask", "mid")
+_PUNCTUATION = re.compile(r"[^\w%]|_")
 _NAMELESS = re.compile(r"unnamed\d*(level\d+)?")
 _INDEX = re.compile(r"index|indexlevel\d+|level\d+")
+_LETTERS = str.maketrans({"ł": "l", "ß": "ss", "ø": "o", "đ": "d", "ı": "i"})
+_TUPLE = re.compile(r"\(\s*['\"].*['\"]\s*,\s*['\"].*['\"]\s*\)")
+_TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+|[^\W_]")
+_EDGES = " \t._-:|/()[],'\"=>"
 
 
 def normalise_name(name: str) -> str:
-    """The name as these tables spell it."""
-    return _NO_LETTER.sub("", name.lower())
+    """The name as these tables write it.
+
+    >>> normalise_name("Adj. Close**"), normalise_name("Último"), normalise_name("Var. %")
+    ('adjclose', 'ultimo', 'var%')
+    """
+    lower = name.lower()
+    if not lower.isascii():
+        folded = unicodedata.normalize("NFKD", lower.translate(_LETTERS))
+        lower = "".join(letter for letter in folded if not unicodedata.combining(letter))
+        lower = unicodedata.normalize("NFC", lower)
+    return _PUNCTUATION.sub("", lower)
 
 
 def has_no_name(name: str) -> bool:
@@ -73,8 +124,64 @@ def find_columns(names: Sequence[str], words: Iterable[str]) -> list[int]:
     return [column for word in words for column in columns.get(word, ())]
 
 
+def may_be_ticker(name: str) -> bool:
+    """Whether a name of the tables can be a ticker as well: `LOW` can, `Volume` and `VOLUME` cannot."""
+    return name == name.upper() and len(name) <= _SHORT and name.isascii()
+
+
+def is_quote(name: str) -> bool:
+    """Whether the name is one side of a quote: `BidClose`, `Ask`, `ask_open`."""
+    normalised = normalise_name(name)
+    return any(
+        normalised == side or (normalised.startswith(side) and normalised.removeprefix(side) in FIELDS)
+        or (normalised.endswith(side) and normalised.removesuffix(side) in FIELDS)
+        for side in _SIDES
+    )  # fmt: skip
+
+
+def is_field(name: str) -> bool:
+    """Whether the name is of something that is known about a security, and cannot be a ticker."""
+    if normalise_name(name) in FIELDS or is_quote(name):
+        return not may_be_ticker(name)
+    tokens = [match[0] for match in _TOKEN.finditer(name)]
+    # `Umsatz Stück` is made of two fields; `Close LOW` may be the close of LOW.
+    return len(tokens) > 1 and all(normalise_name(token) in FIELDS and not may_be_ticker(token) for token in tokens)
+
+
+def split_security(name: str) -> tuple[str, str] | None:
+    """The security and the field that a name is made of; None where it has no part that is a field.
+
+    >>> split_security("AAPL.Close"), split_security("Adj Close_BRK-B"), split_security("('Close', 'AAPL')")
+    (('AAPL', 'Close'), ('BRK-B', 'Adj Close'), ('AAPL', 'Close'))
+    >>> split_security("AAPL") is None
+    True
+    """
+    if _TUPLE.fullmatch(name):
+        try:
+            parts = [str(part) for part in ast.literal_eval(name)]
+        except (ValueError, SyntaxError):
+            return None
+        fields = [part for part in parts if normalise_name(part) in FIELDS]
+        if len(parts) == 2 and len(fields) == 1:
+            return next(part for part in parts if part != fields[0]), fields[0]
+        return None
+    tokens = list(_TOKEN.finditer(name))
+    for size in (4, 3, 2, 1):
+        if len(tokens) <= size:
+            continue
+        for at_end in (True, False):
+            run = tokens[-size:] if at_end else tokens[:size]
+            field = name[run[0].start() : run[-1].end()]
+            if normalise_name(field) not in FIELDS and not is_quote(field):
+                continue
+            security = (name[: run[0].start()] if at_end else name[run[-1].end() :]).strip(_EDGES)
+            if security and (normalise_name(security) not in FIELDS or may_be_ticker(security)):
+                return security, field
+    return None
+
+
 def adjustment_from_names(column: str, names: Collection[str]) -> Adjustment:
-    """What the prices of `column` are adjusted for, as far as the names of all columns tell."""
+    """What the prices of `column` are adjusted for, as far as the names of all columns show."""
     normalised = {normalise_name(name) for name in names}
     if normalise_name(column) in ADJUSTED:
         return "total-return"

@@ -19,42 +19,49 @@ import pyarrow.csv
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import DATE, normalise_name
 from portfolio_sdpo.prices.layouts.dates import looks_like_dates
-from portfolio_sdpo.prices.layouts.numbers import NULLS, parse_numbers
+from portfolio_sdpo.prices.layouts.numbers import NULLS, decide_decimal, is_foreign, parse_numbers
+from portfolio_sdpo.prices.layouts.plain_text import NOT_TEXT, decode_text, find_header, find_table_end
 from portfolio_sdpo.prices.layouts.raw_table import ADJUSTMENTS, SAMPLE_ROWS, Facts, find_field_level
 
-NOT_TEXT = "the file is not text in UTF-8; save it as CSV (UTF-8)."
 BLOCK = 1 << 22
 """Bytes that are converted at a time: a line must fit, and columns come in pieces of this size."""
 _REMARK = re.compile(r"#\s*adjustment:\s*(\S+)\s*")
 
 
 class CsvTable:
-    """Text with separators; only columns that are asked for are converted, straight to float64 where they allow it."""
+    """Text with separators; only columns that are asked for are converted, straight to float64 where they allow it.
 
-    def __init__(self, content: bytes) -> None:
-        content = content.removeprefix(b"\xef\xbb\xbf")
-        if b"\0" in content[:4096]:
-            raise LayoutError(NOT_TEXT)
+    decimal: `comma` or `point` where the user says which one the numbers have; None = the columns have to show it.
+    """
+
+    def __init__(self, content: bytes, decimal: str | None = None) -> None:
+        content, notes = decode_text(content)
         if b"\n" not in content:
             content = content.replace(b"\r", b"\n")
         self._content = content
+        self._decimal = decimal
         try:
             remarks, start = _skip_remarks(content)
-            first = content[start : _line_end(content, start)].decode()
-            self._separator = max(",;\t|", key=re.sub(r'"[^"]*"', "", first).count)
+            self._separator, start, skipped = find_header(content, start)
             header = self._header(self._rows(start, 3))
             for _ in header:
                 start = _line_end(content, start) + 1
-            self._start = start
-            self.sample = self._rows(start, SAMPLE_ROWS)
+            self._start, self._end = start, find_table_end(content, start, self._separator)
+            short = self._end < len(content)
+            self.sample = self._rows(start, SAMPLE_ROWS, self._end if short else None)
         except (UnicodeDecodeError, csv.Error):
             raise LayoutError(NOT_TEXT) from None
         self.facts = _read_remarks(remarks)
+        notes = [*notes, *([f"Skipped {skipped} line{'s' * (skipped > 1)} above the header."] if skipped else [])]
+        if self._end < len(content):
+            below = content[self._end :].count(b"\n") + 1
+            notes.append(f"Only the first table of the file was read; {below:,} lines below it were skipped.")
+        self.facts = replace(self.facts, notes=(*self.facts.notes, *notes))
         self._name_columns(header)
         self._check()
 
-    def _rows(self, start: int, count: int) -> list[list[str]]:
-        content = io.BytesIO(self._content)
+    def _rows(self, start: int, count: int, end: int | None = None) -> list[list[str]]:
+        content = io.BytesIO(self._content if end is None else self._content[:end])
         content.seek(start)
         text = io.TextIOWrapper(content, encoding="utf-8", newline="")
         rows = (row for row in csv.reader(text, delimiter=self._separator) if row)
@@ -65,7 +72,8 @@ class CsvTable:
         if not rows:
             raise LayoutError("the file is empty.")
         above = rows[:2]
-        two = len(above) == 2 and above[1][0].lower() in ("", "ticker", "price")
+        first = above[1][0] if len(above) == 2 else "-"
+        two = first.lower() in ("", "ticker", "price") or (normalise_name(first) in DATE and not above[0][0])
         header = above if two and find_field_level([row[1:] for row in above]) is not None else rows[:1]
         below = rows[len(header)] if len(rows) > len(header) else [""]
         if normalise_name(below[0]) in DATE and not any(below[1:]):
@@ -76,7 +84,7 @@ class CsvTable:
         index = header[-1][0]
         level = find_field_level([row[1:] for row in header[:2]]) if len(header) > 1 and any(header[1][1:]) else None
         self.names = [index, *header[level or 0][1:]]
-        self.tickers = None if level is None else ["", *header[1 - level][1:]]
+        self.tickers = None if level is None else ["", *_fill_merged_cells(header[1 - level][1:])]
 
     def _check(self) -> None:
         dates = [name for name in self.names if looks_like_dates([name])]
@@ -95,17 +103,23 @@ class CsvTable:
     def load(self, texts: Sequence[int], numbers: Sequence[int]) -> tuple[list[pd.Series], np.ndarray]:
         """As `RawTable.load`."""
         words = {column: pa.dictionary(pa.int32(), pa.string()) for column in texts}
+        names = [self.names[column] for column in numbers]
+        convention = self._decimal
         try:
-            table = self._convert(words | dict.fromkeys(numbers, pa.float64()))
-            values = np.empty((table.num_rows, len(numbers)), order="F")
-            for place, column in enumerate(numbers):
-                values[:, place] = table.column(f"f{column}").to_numpy()
+            if convention is None and is_foreign(self._separator, self.names, self.sample):
+                table = self._convert(words | dict.fromkeys(numbers, pa.string()))
+                values = self._parse([table.column(f"f{column}") for column in numbers], names)
+            else:
+                table = self._convert(words | dict.fromkeys(numbers, pa.float64()))
+                values = np.empty((table.num_rows, len(numbers)), order="F")
+                for place, column in enumerate(numbers):
+                    values[:, place] = table.column(f"f{column}").to_numpy()
         except pa.ArrowInvalid:  # cells such as `$1,179.66`
             try:
                 table = self._convert(words | dict.fromkeys(numbers, pa.string()))
             except pa.ArrowInvalid:
                 raise LayoutError(NOT_TEXT) from None
-            values = self._parse([table.column(f"f{column}") for column in numbers], [self.names[i] for i in numbers])
+            values = self._parse([table.column(f"f{column}") for column in numbers], names)
         return [table.column(f"f{column}").to_pandas() for column in texts], values
 
     def _convert(self, types: dict[int, pa.DataType]) -> pa.Table:
@@ -134,7 +148,7 @@ class CsvTable:
 
     def _read(self, types: dict[int, pa.DataType], threads: bool, **parsing: Any) -> pa.Table:
         return pa.csv.read_csv(
-            pa.BufferReader(pa.py_buffer(self._content).slice(self._start)),
+            pa.BufferReader(pa.py_buffer(self._content).slice(self._start, self._end - self._start)),
             read_options=pa.csv.ReadOptions(autogenerate_column_names=True, use_threads=threads, block_size=BLOCK),
             parse_options=pa.csv.ParseOptions(delimiter=self._separator, **parsing),
             convert_options=pa.csv.ConvertOptions(
@@ -147,12 +161,13 @@ class CsvTable:
 
     def _parse(self, columns: Sequence[pa.ChunkedArray], names: Sequence[str]) -> np.ndarray:
         """Columns of text as numbers: the clean ones at once, the others cell by cell."""
-        decimal_comma = self._separator == ";" and any(
-            pa.compute.any(pa.compute.match_substring(column, ",")).as_py() for column in columns
-        )
+        foreign = is_foreign(self._separator, self.names, self.sample)
+        decimal = self._decimal or decide_decimal(columns, self.sample if foreign else (), foreign)
+        decimal_comma = decimal == "comma"
         if decimal_comma:
-            note = "Commas were read as decimal points, because semicolons separate the cells."
-            self.facts = replace(self.facts, notes=(*self.facts.notes, note))
+            note = "Commas were read as decimal points, and points as separators of thousands."
+            if note not in self.facts.notes:
+                self.facts = replace(self.facts, notes=(*self.facts.notes, note))
         series = []
         for column in columns:
             try:
@@ -160,6 +175,15 @@ class CsvTable:
             except pa.ArrowInvalid:
                 series.append(column.to_pandas())
         return parse_numbers(series, names, decimal_comma)
+
+
+def _fill_merged_cells(tickers: Sequence[str]) -> list[str]:
+    """Tickers of a header in which each stands above the first of its columns only, as merged cells are saved."""
+    filled: list[str] = []
+    for ticker in tickers:
+        filled.append(ticker or (filled[-1] if filled else ""))
+    # A blank at the end only is a ticker that is missing.
+    return list(tickers) if all(tickers[:-1]) else filled
 
 
 def _line_end(content: bytes, start: int) -> int:

@@ -1,24 +1,41 @@
-"""Which files can be read, and how their names and tickers belong together."""
+"""Which files can be read, how large they may become in memory, and how their names and tickers belong together."""
 
 from __future__ import annotations
 
 import gzip
+import os
+import stat
 import zlib
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.csv_table import CsvTable
+from portfolio_sdpo.prices.layouts.json_text import convert_json
 from portfolio_sdpo.prices.layouts.options import FILE_KINDS
 from portfolio_sdpo.prices.layouts.parquet_table import ParquetTable
-from portfolio_sdpo.prices.layouts.raw_table import RawTable
+from portfolio_sdpo.prices.layouts.raw_table import MAX_MEGABYTES, RawTable
+from portfolio_sdpo.prices.layouts.xlsx_text import convert_xlsx
 
-ENDINGS = ", ".join(f".{kind}" for kind in FILE_KINDS)
+READABLE_KINDS = (*FILE_KINDS, "txt", "tsv", "txt.gz", "tsv.gz", "json", "jsonl", "ndjson", "json.gz", "xlsx")
+"""The files that can be read, by the end of their names; `FILE_KINDS` can be written, too."""
+ENDINGS = ", ".join(f".{kind}" for kind in READABLE_KINDS)
+WRITABLE_ENDINGS = ", ".join(f".{kind}" for kind in FILE_KINDS)
+MAX_JSON_MEGABYTES = 128
+"""JSON takes about ten times its size in memory."""
+_MEGABYTE = 1 << 20
 
 
 def file_kind(path: Path) -> str | None:
-    """`csv`, `csv.gz` or `parquet` by the end of the name; None for any other file."""
-    return next((kind for kind in FILE_KINDS if path.name.lower().endswith(f".{kind}")), None)
+    """`csv`, `csv.gz`, `parquet`, ... by the end of the name; None for any other file."""
+    name = path.name.lower()
+    return next((kind for kind in READABLE_KINDS if name.endswith(f".{kind}")), None)
+
+
+def writable_kind(path: Path) -> str | None:
+    """`csv`, `csv.gz` or `parquet`, the kinds that are written."""
+    kind = file_kind(path)
+    return kind if kind in FILE_KINDS else None
 
 
 def ticker_of(path: Path) -> str:
@@ -40,24 +57,64 @@ def file_name(ticker: str, kind: str) -> str:
     return f"%2E{name[1:]}.{kind}" if name.startswith(".") else f"{name}.{kind}"
 
 
-def open_table(path: Path) -> RawTable:
-    """The table in a file."""
+def open_table(path: Path, decimal: str | None = None) -> RawTable:
+    """The table in a file; decimal: `comma` or `point` where the user said which one it has."""
     kind = file_kind(path)
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise LayoutError("there is no such file; check the path.") from None
-    except OSError as error:
-        raise LayoutError(f"the file cannot be read ({error.strerror}); check its permissions.") from None
+    content = _read_ordinary_file(path, MAX_JSON_MEGABYTES if kind and "json" in kind else MAX_MEGABYTES)
     if kind is None:
         raise LayoutError(f"files of this kind are not read; give {ENDINGS}, or a folder of them.")
+    if kind.endswith(".gz"):
+        content = _unpack(content, MAX_JSON_MEGABYTES if "json" in kind else MAX_MEGABYTES)
     if not content or content.isspace():
         raise LayoutError("the file is empty.")
     if kind == "parquet":
         return ParquetTable(content)
-    if kind == "csv.gz":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error):
-            raise LayoutError("the file is not gzip, or it is cut off; fetch it again.") from None
-    return CsvTable(content)
+    if kind == "xlsx":
+        return CsvTable(convert_xlsx(content), decimal="point")
+    if "json" in kind:
+        return CsvTable(convert_json(content), decimal="point")
+    return CsvTable(content, decimal)
+
+
+def _read_ordinary_file(path: Path, limit: int) -> bytes:
+    """The bytes of an ordinary file: no device, no pipe, and no more of it than the limit in megabytes."""
+    try:
+        # Without blocking: opening a pipe that nobody writes to would wait forever.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            mode = os.fstat(descriptor)
+            if not stat.S_ISREG(mode.st_mode):
+                raise LayoutError("this is not an ordinary file; give a file on disk.")
+            if mode.st_size > limit * _MEGABYTE:
+                raise _too_large(limit)
+            content = file.read(limit * _MEGABYTE + 1)
+    except FileNotFoundError:
+        raise LayoutError("there is no such file; check the path.") from None
+    except OSError as error:
+        raise LayoutError(f"the file cannot be read ({error.strerror}); check its permissions.") from None
+    if len(content) > limit * _MEGABYTE:
+        raise _too_large(limit)
+    return content
+
+
+def _unpack(content: bytes, limit: int) -> bytes:
+    """What gzip packed; counted first and unpacked afterwards, so that a bomb takes no memory."""
+    try:
+        size = 0
+        decompressor = zlib.decompressobj(wbits=31)
+        rest = content
+        while rest and size <= limit * _MEGABYTE:
+            size += len(decompressor.decompress(rest, _MEGABYTE))
+            rest = decompressor.unconsumed_tail
+            if decompressor.eof:
+                rest = decompressor.unused_data.lstrip(b"\0")
+                decompressor = zlib.decompressobj(wbits=31)
+        if size > limit * _MEGABYTE:
+            raise _too_large(limit)
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error):
+        raise LayoutError("the file is not gzip, or it is cut off; fetch it again.") from None
+
+
+def _too_large(limit: int) -> LayoutError:
+    return LayoutError(f"the file is, or unpacks to, more than {limit} MB; split it by date or by ticker.")

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
 
 from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.column_names import normalise_name
 
 NULLS = (
     "",
@@ -33,10 +36,20 @@ NULLS = (
 """Cells that mean: no price."""
 
 _NULLS = frozenset(NULLS)
-_CELL = re.compile(r"(?P<open>\()?(?P<sign>[+-]?)(?:[$€£¥]\s?(?P<inner>[+-]?))?(?P<digits>[^\s()$€£¥]+)(?(open)\))")
+_CELL = re.compile(
+    r"(?P<open>\()?(?P<sign>[+-]?)(?:[$€£¥]\s?(?P<inner>[+-]?))?(?P<digits>[^\s()$€£¥]+)(?:\s?[$€£¥])?(?(open)\))"
+)
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf|infinity", re.IGNORECASE)
 _GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
+_SPACED = re.compile(r"[+-]?\d{1,3}([ \u00a0\u202f'’]\d{3})+(?!\d)")
+"""Thousands with spaces or apostrophes between them."""
+_SPACES = str.maketrans("", "", " \u00a0\u202f'’")
 _SWAP = str.maketrans(",.", ".,")
+_DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{2,4}")
+# What shows a decimal comma: not three digits behind it, or a point before it; and so for points.
+_COMMA_PROOF = r"(^|[^\d,.])0,\d|\d,(\d{1,2}|\d{4,})\D*$|\d\.\d{3},\d|\d\.\d{3}\.\d{3}"
+_POINT_PROOF = r"(^|[^\d,.])0\.\d|\d\.(\d{1,2}|\d{4,})\D*$|\d,\d{3}\.\d|\d,\d{3},\d{3}|\d[eE]-?\d"
+_EITHER = r"^\D*\d{1,3}[.,]\d{3}\D*$"
 
 
 def parse_number(text: str) -> float | None:
@@ -48,6 +61,8 @@ def parse_number(text: str) -> float | None:
     text = text.strip()
     if text in _NULLS:
         return math.nan
+    if _SPACED.match(text):
+        text = text.translate(_SPACES)
     cell = _CELL.fullmatch(text)
     if cell is None or (cell["sign"] and cell["inner"]):
         return None
@@ -86,3 +101,54 @@ def _parse_text(column: pd.Series, name: str, decimal_comma: bool) -> np.ndarray
             )
         values[row] = number
     return values
+
+
+def is_foreign(separator: str, names: Sequence[str], sample: Sequence[Sequence[str]]) -> bool:
+    """Whether a file may write decimal commas: by semicolons between its cells, points in its dates, or its names.
+
+    sample: the first rows.
+    """
+    if separator == ";" or any(_DOTTED_DATE.match(cell) for row in sample[:1] for cell in row[:3]):
+        return True
+    return any(normalise_name(name) in _FOREIGN for name in names)
+
+
+_FOREIGN = frozenset(
+    ("datum", "fecha", "schluss", "schlusskurs", "kurs", "cierre", "ultimo", "ultima", "fechamento", "cloture",
+     "dernier", "chiusura", "slot", "koers", "otwarcie")
+)  # fmt: skip
+
+
+def decide_decimal(columns: Sequence[pa.ChunkedArray], sample: Sequence[Sequence[str]], foreign: bool) -> str:
+    """`comma` or `point`, as all the cells show together; what they do not show is refused with both readings.
+
+    columns: the text of the columns of prices. sample: rows whose other cells (a change of `-0,15%`) count as well.
+    foreign: whether the file may write decimal commas.
+    """
+
+    def shows(pattern: str) -> bool:
+        return any(
+            pa.compute.any(pa.compute.match_substring_regex(column, pattern)).as_py() for column in columns
+        ) or any(re.search(pattern, cell) for row in sample for cell in row if not _DOTTED_DATE.match(cell))
+
+    comma, point = shows(_COMMA_PROOF), shows(_POINT_PROOF)
+    if comma != point:
+        return "comma" if comma else "point"
+    cell = _first_match(columns, _EITHER)
+    if not foreign or cell is None:
+        return "point"
+    one, other = cell.replace(".", "").replace(",", "."), cell.replace(",", "")
+    if "," not in cell:
+        one, other = other.replace(".", ""), other
+    raise LayoutError(
+        f"{cell!r} can be {one} (decimal comma) or {other} (decimal point), and the other numbers do not decide it; "
+        "say which with --layout :decimal=comma or --layout :decimal=point."
+    )
+
+
+def _first_match(columns: Sequence[pa.ChunkedArray], pattern: str) -> str | None:
+    for column in columns:
+        found = column.filter(pa.compute.match_substring_regex(column, pattern))
+        if len(found):
+            return str(found[0].as_py()).strip()
+    return None

@@ -12,6 +12,7 @@ LAYOUTS: dict[str, str] = {
     "per-ticker": "one file per ticker with open, high, low, close, volume; the file's name is the ticker",
     "yfinance-history": "one file per ticker from yfinance's `history`, auto-adjusted, with Dividends and Stock Splits",
     "yfinance-download": "yfinance's `download`: two header rows, price and ticker (three in a CSV file)",
+    "fields": "one column per ticker and field, such as AAPL.Close or Close_AAPL, in any order",
     "nasdaq": "one file per ticker as nasdaq.com gives it: MM/DD/YYYY, newest first, `$179.66`",
 }
 """Every layout and what it looks like."""
@@ -37,6 +38,8 @@ class LayoutOptions:
     """Name of the column of prices."""
     files: str | None = None
     """Kind of the files in a folder that is written."""
+    decimal: str | None = None
+    """`comma` or `point`, where the numbers do not show which one they have."""
 
     @property
     def dayfirst(self) -> bool | None:
@@ -48,14 +51,20 @@ class LayoutOptions:
         return self if dayfirst is None else replace(self, dates="dayfirst" if dayfirst else "monthfirst")
 
 
-_VALUES: dict[str, tuple[str, ...] | None] = {"dates": DATE_FORMS, "ticker": None, "price": None, "files": FILE_KINDS}
+_VALUES: dict[str, tuple[str, ...] | None] = {
+    "dates": DATE_FORMS,
+    "ticker": None,
+    "price": None,
+    "files": FILE_KINDS,
+    "decimal": ("comma", "point"),
+}
 
 
 def parse_layout(text: str | None) -> LayoutOptions:
     """Read `layout[:option,...]`; an option is `key=value`, or a date form alone.
 
     >>> parse_layout("long:ticker=tic,dayfirst")
-    LayoutOptions(layout='long', dates='dayfirst', ticker='tic', price=None, files=None)
+    LayoutOptions(layout='long', dates='dayfirst', ticker='tic', price=None, files=None, decimal=None)
     """
     layout, _, rest = (text or "").partition(":")
     if layout and layout not in LAYOUTS:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import io
+import json
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.numbers import parse_numbers
-from portfolio_sdpo.prices.layouts.raw_table import ADJUSTMENTS, SAMPLE_ROWS, Facts, find_field_level
+from portfolio_sdpo.prices.layouts.raw_table import ADJUSTMENTS, MAX_MEGABYTES, SAMPLE_ROWS, Facts, find_field_level
 
 
 class ParquetTable:
@@ -18,7 +20,9 @@ class ParquetTable:
 
     def __init__(self, content: bytes) -> None:
         try:
-            frame = pd.read_parquet(io.BytesIO(content))
+            frame = _read_bounded(content)
+        except LayoutError:
+            raise
         except Exception:  # damaged notes of pandas in the file end in a KeyError, a TypeError, ...
             raise LayoutError("the file is not Parquet, or it is damaged; fetch it again.") from None
         if frame.empty:
@@ -46,6 +50,35 @@ class ParquetTable:
         """As `RawTable.load`."""
         values = parse_numbers([self._columns[i] for i in numbers], [self.names[i] for i in numbers])
         return [self._columns[i] for i in texts], values
+
+
+def _read_bounded(content: bytes) -> pd.DataFrame:
+    """The table; what would not fit into `MAX_MEGABYTES` is refused before it is decoded.
+
+    A constant column takes a few bytes per million rows on disk, so rows × columns count and not the file's size;
+    text is kept as codes into its distinct values, so that a long one that repeats is in memory once.
+    """
+    file = pq.ParquetFile(pa.BufferReader(content))
+    schema, rows = file.schema_arrow, file.metadata.num_rows
+    groups = [file.metadata.row_group(group) for group in range(file.metadata.num_row_groups)]
+    declared = sum(max(group.total_byte_size, 0) for group in groups)
+    if max(8 * rows * len(schema.names), declared) > MAX_MEGABYTES << 20:
+        raise LayoutError(
+            f"the file has {rows:,} rows and {len(schema.names):,} columns, which is more than {MAX_MEGABYTES} MB; "
+            "split it by date or by ticker."
+        )
+    nested = [name for name in schema.names if pa.types.is_nested(schema.field(name).type)]
+    if nested:
+        raise LayoutError(f"the column {nested[0]!r} holds lists or records; keep columns of numbers, dates and text.")
+    texts = [field.name for field in schema if _is_text(field.type)]
+    table = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts).read()
+    frame = table.to_pandas()
+    frame.attrs = json.loads((table.schema.metadata or {}).get(b"PANDAS_ATTRS", b"{}"))
+    return frame
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
 
 
 def _index_columns(index: pd.Index) -> list[tuple[str, pd.Series]]:

@@ -13,6 +13,8 @@ from portfolio_sdpo.prices.layouts.column_names import FIELDS, normalise_name
 from portfolio_sdpo.prices.prices import Adjustment
 
 SAMPLE_ROWS = 20
+MAX_MEGABYTES = 512
+"""What the text of a file, or the cells of a Parquet file, may take in memory."""
 ADJUSTMENTS: tuple[Adjustment, ...] = get_args(Adjustment)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from os.path import isdir  # says no where a folder above is closed, and the reader then says why
 from pathlib import Path
 
@@ -11,63 +12,100 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.errors import LayoutError
-from portfolio_sdpo.prices.layouts.column_names import adjustment_from_names
+from portfolio_sdpo.prices.layouts.column_names import (
+    ADJUSTED,
+    CURRENCY,
+    RAW,
+    adjustment_from_names,
+    find_columns,
+    normalise_name,
+)
 from portfolio_sdpo.prices.layouts.dates import parse_dates
 from portfolio_sdpo.prices.layouts.files import ENDINGS, file_kind, open_table, ticker_of
 from portfolio_sdpo.prices.layouts.options import LAYOUTS, ONE_FILE_PER_TICKER, LayoutOptions, parse_layout
-from portfolio_sdpo.prices.layouts.pivot import pivot
+from portfolio_sdpo.prices.layouts.pivot import select_rows
 from portfolio_sdpo.prices.layouts.raw_table import RawTable
 from portfolio_sdpo.prices.layouts.recognise import Candidate, Plan, recognise
+from portfolio_sdpo.prices.plausibility import describe_values, find_open_high_low_close
 from portfolio_sdpo.prices.prices import Adjustment, Prices, join_columns, to_wide
+from portfolio_sdpo.prices.returns import ReturnUnit, check_unit, turn_into_prices
 
 
-def read_prices(path: Path, layout: str | None = None, dayfirst: bool | None = None) -> Prices:
-    """Prices from a CSV, CSV.gz or Parquet file, or from a folder of them.
+def read_prices(
+    path: Path,
+    layout: str | None = None,
+    dayfirst: bool | None = None,
+    *,
+    returns: str | None = None,
+    to_daily: bool = False,
+) -> Prices:
+    """Prices from a file (CSV, text, JSON, Excel, Parquet, also packed with gzip), or from a folder of them.
 
-    layout: one of `LAYOUTS`, with options after a colon (`wide:dayfirst`, `long:ticker=tic,price=close`); None = find
-    out. dayfirst: whether 03/01/2011 is in January; None = the file has to tell. The notes of the result say what was
-    recognised and which column was used.
+    layout: one of `LAYOUTS`, with options after a colon (`wide:dayfirst`, `long:ticker=tic,price=close`); None =
+    recognise it. dayfirst: whether 03/01/2011 is in January; None = the file has to show it. returns: the unit of the
+    numbers (`decimal`, `percent`, `log`, `gross`) if they are returns, which are turned into prices. to_daily: keep the
+    last price of each day of intraday data. The notes of the result say what was recognised and which column was used.
     """
     path = Path(path)
-    options = parse_layout(layout).with_dayfirst(dayfirst)
-    prices = _read_folder(path, options) if isdir(path) else _read_file(path, options)
+    unit = None if returns is None else check_unit(returns)
+    reading = Reading(parse_layout(layout).with_dayfirst(dayfirst), unit, to_daily)
+    prices = _read_folder(path, reading) if isdir(path) else _read_file(path, reading)
     if np.isnan(prices.frame.to_numpy()).all():
         raise LayoutError(f"{path}: there is no price under {prices.column}; a file without prices cannot be used.")
-    return prices
+    return prices if unit is None else turn_into_prices(prices, unit)
 
 
-def _read_file(path: Path, options: LayoutOptions) -> Prices:
+@dataclass(frozen=True)
+class Reading:
+    """What the user asks of a reading."""
+
+    options: LayoutOptions
+    returns: ReturnUnit | None = None
+    to_daily: bool = False
+
+
+def _read_file(path: Path, reading: Reading) -> Prices:
     try:
-        table = open_table(path)
-        return _read_table(table, recognise(table, options), options, ticker_of(path))
+        table = open_table(path, reading.options.decimal)
+        return _read_table(table, recognise(table, reading.options), reading, ticker_of(path))
     except LayoutError as error:
         raise LayoutError(f"{path}: {error}") from None
 
 
-def _read_table(table: RawTable, plan: Plan, options: LayoutOptions, name_of_file: str) -> Prices:
+def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str) -> Prices:
+    options = reading.options
     used, texts, values = _load(table, plan)
     # nasdaq.com writes the month first, whatever else its dates could be.
     dates = parse_dates(texts[0], False if plan.layout == "nasdaq" and options.dates is None else options.dayfirst)
-    dated = _find_dated_rows(dates.days, values)
-    keep = slice(None) if dated.all() else dated  # mostly all of them, and a copy is spared
-    days, values = dates.days[keep], values[keep]
-    if plan.ticker is not None:
-        frame = pivot(days, texts[1][keep], values[:, 0])
-    else:
-        frame = pd.DataFrame(
-            values, index=pd.DatetimeIndex(days), columns=_check_unique(used.tickers or (name_of_file,))
-        )
+    notes = [_describe(table, plan, used, options)]
+    if options.layout is None and reading.returns is None:
+        _check_values(values, plan, used)
+    if normalise_name(used.name) == "prc" and (values < 0).any():
+        values = np.abs(values)
+        notes.append("Negative prices were made positive: CRSP marks averages of bid and ask so.")
+    tickers = None if plan.ticker is None else texts[1]
+    names = () if plan.ticker is not None else _check_unique(used.tickers or (name_of_file,))
+    rows = select_rows(dates, _find_dated_rows(dates.days, values), tickers, reading.to_daily)
+
+    def arrange(numbers: np.ndarray) -> pd.DataFrame:
+        return to_wide(rows.arrange(numbers, tickers, names))
+
+    frame = arrange(values)
     adjustment = table.facts.adjustment or infer_adjustment(plan.layout, used.name, table.names)
     return Prices(
-        frame=to_wide(frame),
+        frame=frame,
         column=table.facts.column or used.name,
         adjustment=adjustment,
         notes=(
-            _describe(table, plan, used, options),
+            *notes,
             *_explain(plan, used, adjustment),
+            *plan.notes,
             *dates.notes,
+            *rows.notes,
             *table.facts.notes,
         ),
+        companions=_read_companions(table, plan, used, arrange),
+        currencies=_read_currencies(table, plan, list(frame.columns)),
     )
 
 
@@ -79,6 +117,80 @@ def _load(table: RawTable, plan: Plan) -> tuple[Candidate, list[pd.Series], np.n
         if not np.isnan(values).all():
             return candidate, texts, values
     return candidate, texts, values  # empty, for cleaning to report if other files of the folder have prices
+
+
+def _check_values(values: np.ndarray, plan: Plan, used: Candidate) -> None:
+    """Refuse numbers that do not look like prices, with what they look like and how they can be read."""
+    looks = describe_values(values)
+    names = used.tickers or (used.name,) * len(looks)
+    returns = [look for look in looks if look is not None and look.endswith(("returns", "percent"))]
+    as_prices = f"--layout {plan.layout}"
+    if len(returns) > len(looks) / 2:
+        unit = {"returns": "decimal", "returns in percent": "percent", "gross returns": "gross"}[returns[0]]
+        raise LayoutError(
+            f"the numbers look like {returns[0]} and not like prices: add --returns {unit} to turn them into prices, "
+            f"or {as_prices} if they are prices."
+        )
+    if plan.layout != "wide":
+        return
+    volumes = [name for name, look in zip(names, looks, strict=True) if look == "volumes"]
+    if volumes:
+        raise LayoutError(
+            f"{volumes[0]!r} holds whole numbers that jump like volumes and not like prices: drop the column, or read "
+            f"it as a ticker with {as_prices}."
+        )
+    if found := find_open_high_low_close(values):
+        high, low, between = found
+        ways = " or ".join(f"--layout per-ticker:price={names[column]}" for column in between[:2])
+        raise LayoutError(
+            f"{names[high]!r} is never below and {names[low]!r} never above the columns beside them, so they look like "
+            f"high and low of one security: read it with {ways}, or all columns as tickers with {as_prices}."
+        )
+
+
+_COMPANIONS = {
+    "dividends": ("dividends", "dividend", "divcash", "exdividend", "7dividendamount"),
+    "splits": ("stocksplits", "splits", "splitratio", "splitfactor", "8splitcoefficient"),
+}
+
+
+def _read_companions(
+    table: RawTable, plan: Plan, used: Candidate, arrange: Callable[[np.ndarray], pd.DataFrame]
+) -> dict[str, pd.DataFrame]:
+    """Closes that are not adjusted beside those that are, dividends and splits; each where the file has any."""
+    columns: dict[str, tuple[int, ...]] = {}
+    if normalise_name(used.name) in ADJUSTED:
+        raw = [each for each in plan.candidates if normalise_name(each.name) in RAW and each.tickers == used.tickers]
+        columns |= {"close": raw[0].columns} if raw else {}
+    if plan.layout not in ("wide", "fields", "yfinance-download"):
+        for kind, words in _COMPANIONS.items():
+            for column in find_columns(table.names, words)[:1]:
+                columns[kind] = (column,)
+    companions = {}
+    for kind, places in columns.items():
+        try:
+            numbers = table.load([], places)[1]
+        except LayoutError:
+            continue  # a dividend that is no number does not spoil the prices
+        filled = ~np.isnan(numbers)
+        if filled.any() and (kind == "close" or (numbers[filled] != 0).any()):
+            companions[kind] = arrange(numbers)
+    return companions
+
+
+def _read_currencies(table: RawTable, plan: Plan, tickers: Sequence[str]) -> dict[str, str]:
+    """The currency of each ticker, where a column of the table states it."""
+    found = [column for column in find_columns(table.names, CURRENCY) if column not in (plan.date, plan.ticker)]
+    if not found or plan.layout in ("wide", "fields", "yfinance-download"):
+        return {}
+    texts, _ = table.load([found[0]] if plan.ticker is None else [found[0], plan.ticker], [])
+    currencies = texts[0].astype("str").str.strip()
+    owners = (
+        pd.Series(tickers[0], index=currencies.index) if plan.ticker is None else texts[1].astype("str").str.strip()
+    )
+    pairs = pd.DataFrame({"ticker": owners.to_numpy(), "currency": currencies.to_numpy()}).drop_duplicates()
+    pairs = pairs[~pairs["currency"].isin(["", "nan", "None"])]
+    return {ticker: "/".join(sorted(group)) for ticker, group in pairs.groupby("ticker")["currency"]}
 
 
 def _find_dated_rows(days: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -138,7 +250,7 @@ def _explain(plan: Plan, used: Candidate, adjustment: Adjustment) -> tuple[str, 
     return ()
 
 
-def _read_folder(folder: Path, options: LayoutOptions) -> Prices:
+def _read_folder(folder: Path, reading: Reading) -> Prices:
     """Every file of the folder, each in its own layout; no two of them may have the same ticker."""
     try:
         entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
@@ -147,7 +259,7 @@ def _read_folder(folder: Path, options: LayoutOptions) -> Prices:
     files = [entry for entry in entries if file_kind(entry) is not None and entry.is_file()]
     if not files:
         raise LayoutError(f"{folder}: the folder has no {ENDINGS} file.")
-    parts = {file.name: _read_file(file, options) for file in files}
+    parts = {file.name: _read_file(file, reading) for file in files}
     owner: dict[str, str] = {}
     for name, part in parts.items():
         for ticker in part.frame.columns:
@@ -166,6 +278,11 @@ def _read_folder(folder: Path, options: LayoutOptions) -> Prices:
         column=", ".join(sorted({part.column for part in parts.values()})),
         adjustment=adjustments.pop() if len(adjustments) == 1 else "unknown",
         notes=tuple(notes),
+        companions={
+            kind: to_wide(join_columns([part.companions[kind] for part in parts.values() if kind in part.companions]))
+            for kind in sorted({kind for part in parts.values() for kind in part.companions})
+        },
+        currencies={ticker: each for part in parts.values() for ticker, each in part.currencies.items()},
     )
 
 

@@ -23,7 +23,7 @@ import pyarrow.csv
 from portfolio_sdpo.common.files import sync_directory, write_atomically
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import ADJUSTED, PRICE, normalise_name
-from portfolio_sdpo.prices.layouts.files import ENDINGS, file_kind, file_name, ticker_of
+from portfolio_sdpo.prices.layouts.files import WRITABLE_ENDINGS, file_name, ticker_of, writable_kind
 from portfolio_sdpo.prices.layouts.options import ONE_FILE_PER_TICKER, LayoutOptions, parse_layout
 from portfolio_sdpo.prices.layouts.read import infer_adjustment
 from portfolio_sdpo.prices.prices import Adjustment, to_wide
@@ -89,10 +89,10 @@ class _Export:
         return self.options.layout
 
     def write(self, prices: pd.DataFrame, path: Path) -> None:
-        kind = file_kind(path)
+        kind = writable_kind(path)
         single = self.layout not in ONE_FILE_PER_TICKER
         if kind is None and single:
-            raise LayoutError(f"the name of the file must end with one of {ENDINGS}.")
+            raise LayoutError(f"the name of the file must end with one of {WRITABLE_ENDINGS}.")
         if kind is None:
             self._write_folder(prices, path)
             return
@@ -121,7 +121,7 @@ class _Export:
     # The index of a table is what the file has as dates.
 
     def _table(self, prices: pd.DataFrame, kind: str) -> pd.DataFrame:
-        """All tickers: `wide`, `long`, `yfinance-download`."""
+        """All tickers: `wide`, `long`, `fields`, `yfinance-download`."""
         days = self._days(prices.index, kind)
         if self.layout == "wide":
             return prices.set_axis(days.rename("Date"), axis=0)
@@ -132,6 +132,11 @@ class _Export:
                 self._price_name("adj_close", "close"): prices.to_numpy()[row, ticker],
             }
             return pd.DataFrame(columns, index=days.take(row).rename("date"))
+        if self.layout == "fields":
+            field = self._price_name("Adj Close", "Close")
+            return prices.set_axis(days.rename("Date"), axis=0).set_axis(
+                [f"{ticker}.{field}" for ticker in prices.columns], axis=1
+            )
         adjusted = self.adjustment == "total-return" and normalise_name(self.column) in ADJUSTED
         field = self.options.price or ("Adj Close" if adjusted else "Close")
         levels = pd.MultiIndex.from_product([[field], prices.columns], names=["Price", "Ticker"])
@@ -185,7 +190,7 @@ class _Export:
 
     def _remark(self, table: pd.DataFrame) -> bytes:
         """A line on the adjustment where the layout alone would claim another one."""
-        names = list(table.columns.get_level_values(0))
+        names = [str(name) for name in table.columns.get_level_values(0)]
         price = next(
             (name for name in names if normalise_name(name) in PRICE and table[name].notna().to_numpy().any()), ""
         )

@@ -119,7 +119,9 @@ def test_parquet_without_prices(tmp_path):
 def test_what_is_not_there_or_not_a_file_of_prices(tmp_path):
     assert "no such file" in refusal(tmp_path / "nowhere.csv")
     (tmp_path / "book.xlsx").write_bytes(b"PK")
-    assert ".csv, .csv.gz, .parquet" in refusal(tmp_path / "book.xlsx")
+    assert "not an Excel workbook" in refusal(tmp_path / "book.xlsx")
+    (tmp_path / "book.pdf").write_bytes(b"%PDF")
+    assert ".csv, .csv.gz, .parquet" in refusal(tmp_path / "book.pdf")
     (tmp_path / "empty").mkdir()
     assert "folder has no" in refusal(tmp_path / "empty")
 

@@ -1,0 +1,84 @@
+"""What numbers look like, whatever their column is called: prices, returns, volumes, or open, high, low and close.
+
+Prices move by small steps along a path; returns scatter around zero (gross returns around one) and volumes are whole
+numbers that jump from one day to the next.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+"""Rows × columns, NaN = no value."""
+Look = Literal["returns in percent", "returns", "gross returns", "volumes"]
+
+WINDOW = 400
+"""Rows that are looked at, from the middle of the table."""
+FEWEST_ROWS = 8
+"""With fewer values nothing is said about returns and volumes."""
+MOST_OHLC_COLUMNS = 12
+"""A wider table of unknown names is not searched for open, high, low and close."""
+
+
+def describe_values(values: Values) -> list[Look | None]:
+    """What each column looks like if not like prices; None for prices, and where nothing tells.
+
+    >>> returns = np.random.default_rng(0).normal(0, 0.01, (50, 1))
+    >>> describe_values(returns), describe_values(1 + returns), describe_values(100 * np.exp(returns.cumsum(axis=0)))
+    (['returns'], ['gross returns'], [None])
+    """
+    begin = max(0, (len(values) - WINDOW) // 2)
+    window = np.where(np.isinf(values[begin : begin + WINDOW]), np.nan, values[begin : begin + WINDOW])
+    count = (~np.isnan(window)).sum(axis=0)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # columns without any number
+        median = np.nanmedian(window, axis=0)
+        size = np.nanmedian(np.abs(window), axis=0)
+        negative = (window < 0).sum(axis=0) / count
+        steps = np.diff(window, axis=0)
+        scatter = np.nanvar(steps, axis=0) / np.nanvar(window, axis=0)
+        ratios = np.abs(np.diff(np.log(np.where(window > 0, window, np.nan)), axis=0))
+        jump = np.nanmedian(ratios, axis=0) if len(ratios) else np.full(window.shape[1], np.nan)
+        whole = (np.nan_to_num(window) == np.floor(np.nan_to_num(window))).all(axis=0)
+        near_one = (np.abs(median - 1) < 0.05) & (np.nanmin(window, axis=0) > 0.2) & (np.nanmax(window, axis=0) < 5)
+    enough = count >= FEWEST_ROWS
+    returns = enough & (negative > 0.2) & (negative < 0.9) & (size < 50)
+    gross = enough & (count >= 20) & near_one & (scatter > 1.2)
+    volumes = enough & whole & (median >= 100) & (jump > 0.1)
+    looks: list[Look | None] = []
+    for column in range(window.shape[1]):
+        if returns[column]:
+            looks.append("returns in percent" if size[column] > 0.15 else "returns")
+        elif gross[column]:
+            looks.append("gross returns")
+        else:
+            looks.append("volumes" if volumes[column] else None)
+    return looks
+
+
+def find_open_high_low_close(values: Values) -> tuple[int, int, tuple[int, ...]] | None:
+    """Columns of a high, a low, and what lies between them in every row and close to them; None if there are none.
+
+    Prices of three or more securities hardly ever stay within a tenth of each other in the same order.
+    """
+    rows = values[~np.isnan(values).any(axis=1)]
+    if not 3 <= values.shape[1] <= MOST_OHLC_COLUMNS or len(rows) < 5 or (rows <= 0).any(axis=None):
+        rows = rows[(rows > 0).all(axis=1)]
+    if not 3 <= values.shape[1] <= MOST_OHLC_COLUMNS or len(rows) < 5:
+        return None
+    logs = np.log(rows)
+    for low in range(rows.shape[1]):
+        distance = np.median(np.abs(logs - logs[:, [low]]), axis=0)
+        group = np.flatnonzero(distance < 0.1)
+        if len(group) < 3 or not (logs[:, group] >= logs[:, [low]]).mean() > 0.999:
+            continue
+        for high in group:
+            others = [int(column) for column in group if column not in (low, high)]
+            above = (logs[:, group] <= logs[:, [high]]).mean() > 0.999
+            if above and (logs[:, high] > logs[:, low]).mean() > 0.5:
+                return int(high), low, tuple(others)
+    return None
