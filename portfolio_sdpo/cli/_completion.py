@@ -18,8 +18,8 @@ from portfolio_sdpo.experiments.catalogue import NAMES
 
 PRESETS = ("default", "paper-stocks")
 AGENTS = ("sdpo", "ppo")
-SOURCES = ("yfinance", "quandl", "file", "sample", "sample-skfolio")
-LAYOUTS = ("wide", "long", "per-ticker", "yfinance-history", "yfinance-download", "nasdaq")
+SOURCES = ("yfinance", "nasdaq-data-link", "quandl", "french", "file", "sample", "sample-skfolio")
+LAYOUTS = ("wide", "long", "per-ticker", "yfinance-history", "yfinance-download", "fields", "nasdaq")
 STRATEGIES = (
     "cash",
     "equal-weight",

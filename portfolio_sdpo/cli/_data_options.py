@@ -12,6 +12,7 @@ from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
     from portfolio_sdpo.prices.cleaning import Repairs
+    from portfolio_sdpo.prices.manifest import Membership
 
 
 class FetchProgress:
@@ -69,6 +70,15 @@ def parse_day(option: str, text: str | None) -> date | None:
 def parse_calendar(text: str) -> str | None:
     """The calendar's name; None for `none`."""
     return None if text.lower() == "none" else text
+
+
+def parse_membership(path: Path | None) -> Membership | None:
+    """The memberships in a file, None where no file is named."""
+    if path is None:
+        return None
+    from portfolio_sdpo.prices.membership import read_membership
+
+    return read_membership(path)
 
 
 def parse_repairs(pairs: list[str] | None) -> Repairs:

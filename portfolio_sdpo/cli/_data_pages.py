@@ -57,13 +57,23 @@ def render_saved(snapshot: Snapshot, new: bool, sentences: Iterable[str] | None)
 def _facts(snapshot: Snapshot) -> RenderableType:
     manifest = snapshot.manifest
     carried = sum(map(len, manifest.carried.values()))
+    cells = manifest.rows * len(manifest.tickers)
     facts = {
         "range": f"{manifest.start} to {manifest.end}, {manifest.rows} session{'s' * (manifest.rows != 1)}",
         "tickers": f"{len(manifest.tickers)}: {_some(manifest.tickers)}",
-        "prices": f"{manifest.column}, adjustment {manifest.adjustment}" + (f", {carried} carried" if carried else ""),
+        "prices": f"{manifest.column}, adjustment {manifest.adjustment}"
+        + (f", {manifest.currency}" if manifest.currency else "")
+        + (f", {carried:,} of {cells:,} cells carried" if carried else ""),
         "source": f"{manifest.source}, {manifest.fetched_at:%Y-%m-%d %H:%M} UTC",
         "sha256": manifest.sha256,
     }
+    if manifest.frequency:
+        yearly = f", {manifest.periods_per_year:.0f} a year" if manifest.periods_per_year else ""
+        facts["frequency"] = f"{manifest.frequency}{yearly}, calendar {manifest.request.calendar or 'none'}"
+    if manifest.companions:
+        facts["also stored"] = ", ".join(manifest.companions)
+    if manifest.survivorship:
+        facts["universe"] = manifest.survivorship
     if manifest.parent:
         facts["parent"] = manifest.parent
     table = Table(box=None, show_header=False, pad_edge=False, title=manifest.name, title_justify="left")

@@ -40,6 +40,7 @@ _EXTRAS = {
     "skfolio": "backtest",
     "plotly": "backtest",
     "psycopg": "postgres",
+    "openpyxl": "excel",
     "mujoco": "safety",
     "xmltodict": "safety",
     "yaml": "safety",

@@ -13,6 +13,7 @@ from portfolio_sdpo.cli._agent_options import Json
 from portfolio_sdpo.cli._data_options import (
     parse_calendar,
     parse_day,
+    parse_membership,
     parse_repairs,
     parse_settings,
     parse_tickers,
@@ -40,7 +41,22 @@ Version = Annotated[
     ),
 ]
 NewName = Annotated[str, typer.Option("--name", help="Name of the snapshot; an existing one gets a new version.")]
-Calendar = Annotated[str, typer.Option("--calendar", help="Calendar of `exchange_calendars`; `none` = do not check.")]
+Calendar = Annotated[
+    str,
+    typer.Option(
+        "--calendar",
+        help="Calendar of `exchange_calendars`; `auto` = XNYS for daily prices, 24/7 for those of every day; "
+        "`none` = no check.",
+    ),
+]
+Membership = Annotated[
+    Path | None,
+    typer.Option("--membership", help="A file with the columns ticker, from, to: who was in the universe when."),
+]
+Start = Annotated[str | None, typer.Option("--start", metavar="YYYY-MM-DD", help="The first day.")]
+End = Annotated[str | None, typer.Option("--end", metavar="YYYY-MM-DD", help="The last day, included.")]
+PARTIAL = 3
+"""Exit code of a fetch of which some tickers did not arrive."""
 RepairOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -68,7 +84,7 @@ def fetch(
         str,
         typer.Option(
             "--source",
-            help="yfinance, quandl, file, sample, sample-skfolio, or one that another package adds.",
+            help="yfinance, nasdaq-data-link, quandl, french, file, sample, sample-skfolio, or one of another package.",
             autocompletion=_completion.sources,
         ),
     ],
@@ -76,17 +92,18 @@ def fetch(
     tickers: Annotated[
         str, typer.Option("--tickers", metavar="A,B,...", help="Tickers, or @FILE with them. Samples: all by default.")
     ] = "",
-    start: Annotated[str | None, typer.Option("--start", metavar="YYYY-MM-DD", help="The first day.")] = None,
-    end: Annotated[str | None, typer.Option("--end", metavar="YYYY-MM-DD", help="The last day, included.")] = None,
-    calendar: Calendar = "XNYS",
+    start: Start = None,
+    end: End = None,
+    calendar: Calendar = "auto",
     repair: RepairOptions = None,
+    membership: Membership = None,
     setting: SettingOptions = None,
     as_json: Json = False,
 ) -> None:
     """Fetch prices from a source and store them as a snapshot.
 
     What arrived is kept even if some tickers failed, or if Ctrl-C came before them; these are named, and `data update`
-    asks for them again.
+    asks for them again. Exit code 3 if some tickers failed, 1 if all did.
     """
     chosen, first, last = parse_tickers(tickers), parse_day("--start", start), parse_day("--end", end)
     settings = parse_settings(setting)
@@ -105,6 +122,7 @@ def fetch(
             settings=settings,
             calendar=parse_calendar(calendar),
             repairs=parse_repairs(repair),
+            membership=parse_membership(membership),
             progress=progress,
         )
     _report_result(done.snapshot, done.new, as_json)
@@ -114,6 +132,8 @@ def fetch(
         raise Interruption(
             f"{name} holds the {there} that had arrived; `portfolio-sdpo data update {name}` asks for the others"
         )
+    if done.snapshot.manifest.failures:
+        raise typer.Exit(PARTIAL)
 
 
 @app.command(
@@ -125,7 +145,10 @@ def fetch(
     ),
 )
 def import_file(
-    path: Annotated[Path, typer.Argument(help="A CSV, CSV.gz or Parquet file, or a folder with one per ticker.")],
+    path: Annotated[
+        Path,
+        typer.Argument(help="A file (CSV, text, JSON, Excel, Parquet, .gz), or a folder with one per ticker."),
+    ],
     name: NewName,
     layout: Annotated[
         str | None,
@@ -135,17 +158,43 @@ def import_file(
         bool | None,
         typer.Option("--dayfirst/--monthfirst", help="How to read 03/01/2011 if the file does not show it."),
     ] = None,
-    calendar: Calendar = "XNYS",
+    tickers: Annotated[
+        str, typer.Option("--tickers", metavar="A,B,...", help="Only these tickers, or @FILE with them.")
+    ] = "",
+    start: Start = None,
+    end: End = None,
+    returns: Annotated[
+        str | None,
+        typer.Option("--returns", metavar="UNIT", help="The numbers are returns: decimal, percent, log or gross."),
+    ] = None,
+    to_daily: Annotated[
+        bool, typer.Option("--to-daily", help="Keep the last price of each day of intraday prices.")
+    ] = False,
+    calendar: Calendar = "auto",
     repair: RepairOptions = None,
+    membership: Membership = None,
     as_json: Json = False,
 ) -> None:
     """Store the prices in a file, or a folder of files, as a snapshot."""
     from portfolio_sdpo.prices.ingest import import_snapshot
 
     done = import_snapshot(
-        path, name, layout, dayfirst=dayfirst, calendar=parse_calendar(calendar), repairs=parse_repairs(repair)
+        path,
+        name,
+        layout,
+        tickers=parse_tickers(tickers),
+        start=parse_day("--start", start),
+        end=parse_day("--end", end),
+        dayfirst=dayfirst,
+        returns=returns,
+        to_daily=to_daily,
+        calendar=parse_calendar(calendar),
+        repairs=parse_repairs(repair),
+        membership=parse_membership(membership),
     )
     _report_result(done.snapshot, done.new, as_json)
+    if done.snapshot.manifest.failures and tickers:
+        raise typer.Exit(PARTIAL)
 
 
 @app.command("update", epilog=examples("data update mine", "data update mine --json"))

@@ -52,7 +52,7 @@ def recognise_frequency(index: pd.DatetimeIndex) -> Frequency:
     gaps = np.diff(days).astype(int)
     typical = float(np.median(gaps))
     if typical <= 3:
-        weekend = pd.DatetimeIndex(days).dayofweek >= 5
+        weekend = (days.astype("int64") + 3) % 7 >= 5  # the first of January 1970 was a Thursday
         return EVERY_DAY if typical == 1 and weekend.mean() > 0.2 else DAILY
     for shortest, longest, frequency in _BY_GAP:
         if shortest <= typical <= longest and (gaps >= shortest - 2).mean() > 0.9:

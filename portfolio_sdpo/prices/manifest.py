@@ -12,6 +12,9 @@ from portfolio_sdpo.prices.cleaning.clean import CARRY
 from portfolio_sdpo.prices.prices import Adjustment
 from portfolio_sdpo.settings import Settings
 
+Membership = dict[str, tuple[tuple[date | None, date | None], ...]]
+"""By ticker, the first and last days of its memberships in a universe; None = open."""
+
 
 class Request(Settings):
     """What was asked for and how it was cleaned, so that `update` can ask again; never holds a secret."""
@@ -27,6 +30,8 @@ class Request(Settings):
     calendar: str | None = "XNYS"
     repairs: Repairs = Repairs()
     carry: int = CARRY
+    membership: Membership | None = None
+    """Who was a member of the universe when; None = everything that has prices."""
 
 
 class Manifest(Settings):
@@ -61,3 +66,12 @@ class Manifest(Settings):
     report: tuple[dict[str, Any], ...]
     """The findings of cleaning; `Report.from_json` reads them."""
     package_version: str
+    frequency: str | None = None
+    """How often prices come: daily, 24/7, weekly, monthly, ...; None in versions that are older than this field."""
+    periods_per_year: float | None = None
+    currency: str | None = None
+    """The one currency of all prices, where the source states it."""
+    companions: dict[str, str] = Field(default_factory=dict)
+    """Hashes of further Parquet files of the same shape: `close` (not adjusted), `dividends`, `splits`."""
+    survivorship: str | None = None
+    """Whether the universe holds what has left it, in a sentence."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pandas as pd
 
-from portfolio_sdpo.errors import SourceError
+from portfolio_sdpo.errors import DataQualityError, SourceError
 
 Adjustment = Literal["total-return", "splits", "none", "unknown"]
 """What the prices are corrected for: dividends and splits, splits only, nothing, or unknown."""
@@ -37,6 +37,20 @@ class Prices:
     """Further tables of the same shape, where the source has them: `close` (not adjusted), `dividends`, `splits`."""
     currencies: Mapping[str, str] = field(default_factory=dict)
     """The currency of each ticker, where the source states it."""
+
+
+def check_currencies(prices: Prices) -> None:
+    """Raise a `DataQualityError` if the prices are in several currencies: their returns cannot be compared."""
+    owners: dict[str, list[str]] = {}
+    for ticker in prices.frame.columns:
+        if currency := prices.currencies.get(ticker):
+            owners.setdefault(currency, []).append(ticker)
+    if len(owners) > 1 or any("/" in currency for currency in owners):
+        shown = "; ".join(f"{currency}: {', '.join(tickers[:3])}" for currency, tickers in sorted(owners.items()))
+        raise DataQualityError(
+            f"The prices are in several currencies ({shown}): convert them to one, or store each currency as its own "
+            "snapshot with --tickers."
+        )
 
 
 def to_wide(frame: pd.DataFrame) -> pd.DataFrame:

@@ -11,8 +11,6 @@ leaves the old pointer or the new one. Writers take turns by a lock that dies wi
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,16 +22,25 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from portfolio_sdpo import __version__
 from portfolio_sdpo.common.files import data_directory, sync_directory, write_atomically
 from portfolio_sdpo.common.locks import hold_lock
 from portfolio_sdpo.errors import SettingsError, SnapshotError, did_you_mean
 from portfolio_sdpo.prices.cleaning import CleanPrices, Report
+from portfolio_sdpo.prices.frequency import recognise_frequency
 from portfolio_sdpo.prices.manifest import Manifest, Request
 from portfolio_sdpo.prices.prices import DATE_UNIT, Prices
+from portfolio_sdpo.prices.snapshot_files import (
+    align_companion,
+    decode_parquet,
+    encode_parquet,
+    freeze_frame,
+)
+from portfolio_sdpo.prices.snapshot_files import (
+    content_hash as content_hash,
+)
+from portfolio_sdpo.prices.survivorship import describe_survivorship
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -69,22 +76,6 @@ class VersionCheck:
     problem: str | None
 
 
-def content_hash(frame: pd.DataFrame) -> str:
-    """Hash of the prices themselves, whatever library, file layout or day brought them.
-
-    sha256 over: the line `portfolio_sdpo prices 1`; the tickers as a JSON list and a line feed; the dates as days since
-    1970-01-01 (int64); the prices ticker by ticker (float64). Numbers are little endian, NaN is 0x7ff8000000000000, and
-    −0 counts as 0.
-    """
-    digest = hashlib.sha256(b"portfolio_sdpo prices 1\n")
-    digest.update(json.dumps([str(ticker) for ticker in frame.columns]).encode() + b"\n")
-    digest.update(frame.index.to_numpy().astype("datetime64[D]").astype("<i8").tobytes())
-    values = frame.to_numpy(dtype="float64").T + 0.0  # −0 + 0 = 0
-    values[np.isnan(values)] = np.nan
-    digest.update(np.ascontiguousarray(values, dtype="<f8").data)
-    return digest.hexdigest()
-
-
 def drop_carried(frame: pd.DataFrame, carried: Mapping[str, Any]) -> pd.DataFrame:
     """A copy of the frame without its carried cells."""
     frame = frame.copy()
@@ -112,6 +103,13 @@ class Store:
         """The current version of `NAME`, or with `NAME@hash` the version whose sha256 starts so."""
         digest, manifest = self.find(name)
         return Snapshot(manifest, digest, self._frame(manifest))
+
+    def open_companion(self, manifest: Manifest, kind: str) -> pd.DataFrame:
+        """A further table of a version, of the shape of its prices: `close` (not adjusted), `dividends`, `splits`."""
+        if kind not in manifest.companions:
+            known = ", ".join(manifest.companions) or "none"
+            raise SnapshotError(f"Snapshot {manifest.name} has no table {kind!r} (known: {known}).")
+        return self._frame(manifest.model_copy(update={"file_sha256": manifest.companions[kind]}))
 
     def find(self, name: str) -> tuple[str, Manifest]:
         """The manifest that `open` goes by, and its hash."""
@@ -160,7 +158,9 @@ class Store:
         failures = {ticker: str(error) for ticker, error in prices.failures.items()}
         empty = dict.fromkeys(prices.frame.columns.difference(frame.columns), "It has no price.")
         sha256 = content_hash(frame)
-        content = _to_parquet(frame)
+        content = encode_parquet(frame)
+        frequency = recognise_frequency(pd.DatetimeIndex(frame.index))
+        companions = {kind: encode_parquet(align_companion(table, frame)) for kind, table in prices.companions.items()}
         with self._lock():
             current = self._current(name)
             before = None if current is None else self._manifest(name, current)
@@ -192,11 +192,16 @@ class Store:
                 notes=prices.notes,
                 report=tuple(report.to_json()),
                 package_version=__version__,
+                frequency=frequency.name,
+                periods_per_year=frequency.periods_per_year,
+                currency=next((prices.currencies[each] for each in frame.columns if each in prices.currencies), None),
+                companions={kind: self._put(content, "parquet") for kind, content in companions.items()},
+                survivorship=describe_survivorship(frame, request.membership),
             )
             same = (
                 before is not None and before.sha256 == sha256 and (base is not None or _same_origin(before, manifest))
             )
-            stored = _read_only(frame.to_numpy(copy=True), frame.index, frame.columns)
+            stored = freeze_frame(frame.to_numpy(copy=True), frame.index, frame.columns)
             if current is not None and before is not None and same and self._is_sound(before):
                 return SaveResult(Snapshot(before, current, stored), new=False)
             digest = self._put(manifest.model_dump_json(indent=2).encode(), "json")
@@ -215,6 +220,8 @@ class Store:
             for _, manifest in self.history(name):
                 problem = None
                 try:
+                    for kind in manifest.companions:
+                        self.open_companion(manifest, kind)
                     if content_hash(self._frame(manifest)) != manifest.sha256:
                         problem = f"Snapshot {name} does not hold the prices that its manifest names; make it again."
                 except SnapshotError as error:
@@ -261,7 +268,7 @@ class Store:
         with ThreadPoolExecutor(1) as pool:
             check = pool.submit(_check, name, path, content, _AGAIN)
             try:
-                frame = _from_parquet(content)
+                frame = decode_parquet(content)
             except Exception as error:
                 check.result()  # what cannot be decoded is hardly ever what was written
                 raise SnapshotError(f"Snapshot {name} needs a newer pyarrow; update that package. ({error})") from error
@@ -339,7 +346,10 @@ def _unreadable(name: str, path: Path, error: OSError) -> SnapshotError:
 
 def _same_origin(one: Manifest, other: Manifest) -> bool:
     """Whether both were asked for in the same way, and the source gave and lacked the same."""
-    facts = [(each.request, each.column, each.adjustment, each.failures.keys()) for each in (one, other)]
+    facts = [
+        (each.request, each.column, each.adjustment, each.failures.keys(), each.companions, each.currency)
+        for each in (one, other)
+    ]
     return facts[0] == facts[1]
 
 
@@ -356,43 +366,3 @@ def check_name(name: str) -> None:
             f"A snapshot cannot be called {name!r}; use letters, digits, `.`, `_` and `-`, "
             "a letter or digit first, at most 100 of them."
         )
-
-
-def _to_parquet(frame: pd.DataFrame) -> bytes:
-    """The frame as Parquet that is quick to read: one row group, plain values, nothing compressed, no nulls.
-
-    Prices hardly compress, and columns that cannot be null are read by copying.
-    """
-    if frame.index.name in frame.columns:
-        raise SnapshotError(f"A ticker cannot be called {frame.index.name}; rename that column.")
-    # What tells pandas which column is the index; asking for all columns' types would take longer than writing them.
-    index = pa.Schema.from_pandas(frame.iloc[:0, :0])
-    fields = [*(pa.field(str(ticker), pa.float64()) for ticker in frame.columns), *index]
-    schema = pa.schema([field.with_nullable(False) for field in fields], metadata=index.metadata)
-    columns = [*(pa.array(column) for column in frame.to_numpy().T), pa.array(frame.index.to_numpy())]
-    buffer = io.BytesIO()
-    pq.write_table(
-        pa.Table.from_arrays(columns, schema=schema),
-        buffer,
-        row_group_size=max(1, len(frame)),
-        use_dictionary=False,
-        compression="none",
-        write_statistics=False,
-    )
-    return buffer.getvalue()
-
-
-def _from_parquet(content: bytes) -> pd.DataFrame:
-    table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
-    *tickers, _ = table.column_names
-    values = np.empty((len(tickers), table.num_rows))
-    for row, column in zip(values, table.columns, strict=False):
-        row[:] = column.to_numpy()
-    dates = pd.DatetimeIndex(table.column(len(tickers)).to_numpy(), name="date")
-    return _read_only(values.T, dates, pd.Index(tickers, name="ticker"))
-
-
-def _read_only(values: np.ndarray, dates: pd.Index, tickers: pd.Index) -> pd.DataFrame:
-    """A frame of these very values: to change prices, change a copy."""
-    values.flags.writeable = False
-    return pd.DataFrame(values, index=dates, columns=tickers, copy=False)

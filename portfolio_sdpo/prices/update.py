@@ -16,9 +16,10 @@ from typing import Any
 import pandas as pd
 
 from portfolio_sdpo.errors import NoDataInRangeError, SourceError
-from portfolio_sdpo.prices.cleaning import Finding, Repairs, Report, clean, inspect
+from portfolio_sdpo.prices.cleaning import Finding, Repairs, Report, inspect
 from portfolio_sdpo.prices.cleaning.table import format_count
 from portfolio_sdpo.prices.manifest import Manifest, Request
+from portfolio_sdpo.prices.membership import clean_request
 from portfolio_sdpo.prices.prices import Prices, to_wide
 from portfolio_sdpo.prices.snapshots import Snapshot, Store, check_name, drop_carried
 from portfolio_sdpo.prices.sources import Progress, make_source
@@ -89,7 +90,8 @@ def update_snapshot(
         inherited = _select_permanent_findings(Report.from_json(manifest.report), request)
     failures = {ticker: error for part in parts for ticker, error in part.prices.failures.items()}
     prices = replace(parts[0].prices, frame=to_wide(frame), failures=failures)
-    cleaned = clean(prices, calendar=request.calendar, repairs=request.repairs, carry=request.carry)
+    prices = replace(prices, companions=_join_companions(base, parts, store, bool(readjusted)))
+    cleaned = clean_request(prices, request)
     sentences = _sentences(old, drop_carried(cleaned.frame, cleaned.carried), manifest, readjusted)
     notes = dict.fromkeys(note for part in parts for note in part.prices.notes)
     saved = store.save(
@@ -119,12 +121,28 @@ class _Part:
 
     @classmethod
     def from_prices(cls, prices: Prices, request: Request, known_until: date | None = None) -> _Part:
-        cleaned = clean(prices, calendar=request.calendar, repairs=request.repairs, carry=request.carry)
+        cleaned = clean_request(prices, request)
         news = prices.frame if known_until is None else prices.frame[prices.frame.index > pd.Timestamp(known_until)]
         report = inspect(
             replace(prices, frame=news), calendar=request.calendar, repairs=request.repairs, carry=request.carry
         )
         return cls(prices, drop_carried(cleaned.frame, cleaned.carried), _select_permanent_findings(report, request))
+
+
+def _join_companions(base: Snapshot, parts: Sequence[_Part], store: Store, replaced: bool) -> dict[str, pd.DataFrame]:
+    """Closes that are not adjusted, dividends and splits: what came now before what is stored.
+
+    replaced: whether everything was fetched again, so that nothing stored is left.
+    """
+    joined: dict[str, pd.DataFrame] = {}
+    for part in parts:
+        for kind, table in part.prices.companions.items():
+            table = table[~table.index.duplicated(keep="last")]
+            joined[kind] = joined[kind].combine_first(table) if kind in joined else table
+    for kind in () if replaced else base.manifest.companions:
+        stored = store.open_companion(base.manifest, kind)
+        joined[kind] = joined[kind].combine_first(stored) if kind in joined else stored
+    return joined
 
 
 def _fetch_new(ask: Callable[..., _Part], old: pd.DataFrame, manifest: Manifest, whole: bool) -> list[_Part]:

@@ -214,6 +214,28 @@ def test_damage_is_refused_by_every_command(home: Path, csv: Path):
     assert record("verify")["sound"]
 
 
+def test_a_part_of_a_file_and_a_typo_among_its_tickers(csv: Path):
+    options = ["--tickers", "A,C", "--start", "2020-03-10", "--end", "2020-03-20"]
+    made = record("import", csv, "--name", "n", *options)
+    assert made["tickers"] == ["A", "C"] and (made["start"], made["end"]) == ("2020-03-10", "2020-03-20")
+    assert made["frequency"] == "daily" and made["periods_per_year"] == 252
+    typo = run("fetch", "--source", "file", "--setting", f"path={csv}", "--tickers", "A,CC", "--name", "m", code=3)
+    assert "1: A" in typo.stdout and "There is no ticker CC" in typo.stdout
+
+
+def test_returns_and_intraday_prices_on_request(home: Path):
+    returns = np.random.default_rng(0).normal(0, 1, len(DATES)).round(3)
+    pd.DataFrame({"A": returns}, index=DATES).to_csv(home / "r.csv", index_label="date")
+    assert "--returns percent" in run("import", "r.csv", "--name", "n", code=1).stderr
+    assert record("import", "r.csv", "--name", "n", "--returns", "percent")["column"] == "returns"
+    assert "one of decimal" in run("import", "r.csv", "--name", "n", "--returns", "half", code=1).stderr
+    moments = DATES.repeat(2) + np.tile(pd.to_timedelta(["15:59:00", "09:30:00"]), len(DATES))
+    pd.DataFrame({"A": np.arange(80.0) + 50}, index=moments).to_csv(home / "i.csv", index_label="date")
+    assert "--to-daily" in run("import", "i.csv", "--name", "i", code=1).stderr
+    record("import", "i.csv", "--name", "i", "--to-daily")
+    assert Store().open("i").frame["A"].tolist() == [50.0 + 2 * day for day in range(40)]
+
+
 # A source on the network: the real quandl client and a server on loopback
 
 
@@ -278,7 +300,7 @@ def fetch(server: DataLink, tickers: str, *more: str) -> list[str]:
 
 
 def test_fetch_and_update_over_the_network(data_link: DataLink, home: Path, monkeypatch: pytest.MonkeyPatch):
-    result = run(*fetch(data_link, "A,B,D", "--setting", f"api_key={KEY}", "--json"))
+    result = run(*fetch(data_link, "A,B,D", "--setting", f"api_key={KEY}", "--json"), code=3)
     made = json.loads(result.stdout)
     assert result.stderr == "" and made["tickers"] == ["A", "B"]
     assert made["warnings"][0].startswith("D did not arrive: ") and "D" in made["failures"]

@@ -6,6 +6,7 @@ see ahead through it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from typing import Literal
@@ -19,11 +20,18 @@ from portfolio_sdpo.prices.cleaning.carry import carry_forward, find_gaps
 from portfolio_sdpo.prices.cleaning.checks import find_late_listings, find_moves_and_stale_runs
 from portfolio_sdpo.prices.cleaning.report import Finding, Report
 from portfolio_sdpo.prices.cleaning.table import Mask, Table, format_count, format_days, make_finding
+from portfolio_sdpo.prices.plausibility import describe_values
 from portfolio_sdpo.prices.prices import Prices
 from portfolio_sdpo.settings import Settings
 
 CARRY = 5
 """How many sessions a price is carried over a gap by default."""
+
+ODD_CELLS = 3
+"""A column with more numbers that are not positive is looked at closely: it may hold something else than prices."""
+
+MANY_REPEATS = 10
+"""A ticker with different prices on more dates than this looks intraday."""
 
 ERRORS_SHOWN = 3
 """How many findings the message of a `DataQualityError` holds."""
@@ -79,6 +87,8 @@ def _clean(prices: Prices, calendar: str | None, repairs: Repairs, carry: int) -
         raise SettingsError(f"carry: must not be negative (got {carry}).")
     findings: list[Finding] = []
     table = Table.from_frame(prices.frame)
+    findings += _find_future_dates(table)
+    findings += _find_other_numbers(table)
     table = _drop_non_positive(table, repairs, findings)
     table = _merge_duplicates(table, repairs, findings)
     known = load_sessions(calendar, table.dates[0], table.dates[-1]) if calendar and len(table.dates) else None
@@ -99,6 +109,27 @@ def _clean(prices: Prices, calendar: str | None, repairs: Repairs, carry: int) -
     findings += find_gaps(table, filled, carry)
     carried = {ticker: days.tolist() for ticker, days in table.by_ticker(filled)}
     return CleanPrices(table.frame(), Report.from_findings(findings), carried)
+
+
+def _find_future_dates(table: Table) -> Iterator[Finding]:
+    """Rows dated after tomorrow, which no exchange can have seen (tomorrow has begun east of here)."""
+    tomorrow = np.datetime64(date.today()) + 1
+    days = np.unique(table.dates[table.dates > tomorrow])
+    if len(days):
+        sentence = f"{format_count(len(days), 'row')} dated in the future ({format_days(days)})."
+        yield make_finding("future-date", "error", None, days, sentence)
+
+
+def _find_other_numbers(table: Table) -> Iterator[Finding]:
+    """Columns that hold returns or volumes in place of prices: taking their zeros as gaps would hide it."""
+    suspects = np.flatnonzero((table.values <= 0).sum(axis=1) > ODD_CELLS)
+    if not len(suspects):
+        return
+    for row, look in zip(suspects, describe_values(table.values[suspects].T), strict=True):
+        if look is not None:
+            days = table.dates[table.values[row] <= 0]
+            sentence = f"{table.tickers[row]} holds {look} and not prices."
+            yield make_finding("not-prices", "error", table.tickers[row], days, sentence)
 
 
 def _drop_non_positive(table: Table, repairs: Repairs, findings: list[Finding]) -> Table:
@@ -203,11 +234,24 @@ def _refusal(errors: tuple[Finding, ...]) -> str:
     shown = "; ".join(error.sentence.rstrip(".") for error in errors[:ERRORS_SHOWN])
     more = f"; and {len(errors) - ERRORS_SHOWN} more tickers" if len(errors) > ERRORS_SHOWN else ""
     kinds = {error.kind for error in errors}
+    if "not-prices" in kinds:
+        unit = next(
+            ("percent" if "percent" in e.sentence else "decimal" for e in errors if "returns" in e.sentence), None
+        )
+        advice = "import a column of prices" + (
+            f", or add --returns {unit} to turn returns into prices" if unit else ""
+        )
+        sentences = "; ".join(e.sentence.rstrip(".") for e in errors if e.kind == "not-prices")
+        return f"{sentences}: {advice}."
+    if "future-date" in kinds:
+        return f"{shown}{more}: correct the dates, or leave these rows out with --end."
+    # Several prices on many days are those of a day's course, and its close is the last.
+    intraday = any(error.kind == "duplicate" and error.count > MANY_REPEATS for error in errors)
     repairs = [
         repair
         for kind, repair in (
             ("non-positive", "non_positive=drop"),
-            ("duplicate", "duplicates=first (or =last)"),
+            ("duplicate", "duplicates=last" if intraday else "duplicates=first (or =last)"),
         )
         if kind in kinds
     ]

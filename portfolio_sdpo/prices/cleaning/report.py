@@ -9,6 +9,8 @@ from typing import Any, Literal, Self, get_args
 
 Severity = Literal["error", "warning", "info"]
 Kind = Literal[
+    "future-date",
+    "not-prices",
     "non-positive",
     "duplicate",
     "no-price",

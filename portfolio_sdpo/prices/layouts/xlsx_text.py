@@ -40,7 +40,10 @@ def convert_xlsx(content: bytes) -> bytes:
         raise LayoutError("the file is not an Excel workbook (.xlsx), or it is damaged; save it again.") from None
     width = max(map(len, rows))
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows([*row, *[""] * (width - len(row))] for row in rows)
+    # Lines above the table stay short, so that its header is found below them.
+    begin = next(number for number, row in enumerate(rows) if len(row) == width)
+    table = [[*row, *[""] * (width - len(row))] for row in rows[begin:]]
+    csv.writer(buffer, lineterminator="\n").writerows([*rows[:begin], *table])
     return buffer.getvalue().encode()
 
 

@@ -16,19 +16,23 @@ from portfolio_sdpo.common.plugins import Registry
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.prices.sources.base import Progress, Source
 from portfolio_sdpo.prices.sources.file import File
-from portfolio_sdpo.prices.sources.quandl_source import Quandl
+from portfolio_sdpo.prices.sources.french import French
+from portfolio_sdpo.prices.sources.quandl_source import NasdaqDataLink, Quandl
 from portfolio_sdpo.prices.sources.retry import RetrySettings
 from portfolio_sdpo.prices.sources.sample import Sample, SkfolioSample
 from portfolio_sdpo.prices.sources.yahoo import Yahoo
 
 SOURCES: Registry[Callable[..., Source]] = Registry(
-    "portfolio_sdpo.sources", {kind.name: kind for kind in (Yahoo, Quandl, File, Sample, SkfolioSample)}
+    "portfolio_sdpo.sources",
+    {kind.name: kind for kind in (Yahoo, NasdaqDataLink, Quandl, French, File, Sample, SkfolioSample)},
 )
 """Every source by the name that `--source` takes."""
 
 __all__ = [
     "SOURCES",
     "File",
+    "French",
+    "NasdaqDataLink",
     "Progress",
     "Quandl",
     "RetrySettings",

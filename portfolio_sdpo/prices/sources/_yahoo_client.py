@@ -137,7 +137,7 @@ class Client:
         YfData.cache_get.cache_clear()
 
     def history(self, ticker: str, start: date | None, end: date | None) -> pd.DataFrame:
-        """Daily bars, unadjusted and with `Adj Close`, of at least the days from `start` to `end`.
+        """Daily bars, unadjusted, with `Adj Close`, dividends and splits, of at least the days from `start` to `end`.
 
         The index is in the exchange's time zone. A `TransientFault` or a `SourceError` is raised if there are none.
         """
@@ -165,7 +165,7 @@ class Client:
             try:
                 client = yfinance.Ticker(ticker, session=self.session)
                 client._tz = "UTC"
-                return client.history(interval="1d", auto_adjust=False, actions=False, keepna=True, **period)
+                return client.history(interval="1d", auto_adjust=False, actions=True, keepna=True, **period)
             except (TransientFault, SourceError):
                 raise
             except YFRateLimitError:

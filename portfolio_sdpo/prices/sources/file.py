@@ -23,7 +23,11 @@ class File(SourceSettings):
     layout: str | None = None
     """Overrules the layout that the file seems to have."""
     dayfirst: bool | None = None
-    """Whether 03/01/2011 is in January; None = the file has to tell."""
+    """Whether 03/01/2011 is in January; None = the file has to show it."""
+    returns: str | None = None
+    """The unit of the numbers if they are returns: decimal, percent, log or gross."""
+    to_daily: bool = False
+    """Keep the last price of each day of intraday data."""
 
     @field_validator("path")
     @classmethod
@@ -36,5 +40,5 @@ class File(SourceSettings):
         """See `Source.fetch`; no tickers = all that the file has."""
         from portfolio_sdpo.prices.layouts import read_prices
 
-        prices = read_prices(self.path, self.layout, self.dayfirst)
+        prices = read_prices(self.path, self.layout, self.dayfirst, returns=self.returns, to_daily=self.to_daily)
         return select(prices, self.path.name, tickers, start, end, progress)

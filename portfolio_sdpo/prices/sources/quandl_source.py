@@ -138,6 +138,18 @@ class Quandl(NetworkSource):
         return prices.rename(column)
 
 
+class NasdaqDataLink(Quandl):
+    """Nasdaq Data Link under the name it has today: a table of prices, by default that of end-of-day US stocks.
+
+    Quandl's free database WIKI, the default of `quandl`, has not been updated since 2018.
+    """
+
+    name: ClassVar[str] = "nasdaq-data-link"
+
+    table: str | None = Field("QUOTEMEDIA/PRICES", pattern=r"^\w+/\w+$")
+    """The table to ask, for example `SHARADAR/SEP`; none asks the datasets of `database`."""
+
+
 def _choose(columns: Iterable[Any], wanted: str | None, ticker: str) -> str:
     names = [str(name) for name in columns]
     candidates = (wanted,) if wanted else (*ADJUSTED, *RAW)

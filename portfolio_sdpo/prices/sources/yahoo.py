@@ -8,6 +8,7 @@ from contextlib import closing
 from datetime import date
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.errors import NoDataInRangeError, UnknownTickerError
@@ -36,9 +37,11 @@ class Yahoo(NetworkSource):
 
         chosen = check_request(tickers, start, end)
         running: dict[str, date] = {}
+        details: dict[str, pd.DataFrame] = {}
+        currencies: dict[str, str] = {}
         with closing(Client(self.base_url, self.timeout)) as client:
             arrived, failures = self.fetch_each(
-                chosen, lambda ticker: _one(client, ticker, start, end, running), progress
+                chosen, lambda ticker: _one(client, ticker, start, end, running, details, currencies), progress
             )
         notes: tuple[str, ...] = ()
         if running:
@@ -46,10 +49,36 @@ class Yahoo(NetworkSource):
                 f"The session of {max(running.values())} is not over, so its price was left out for "
                 f"{', '.join(sorted(running))}.",
             )
-        return Prices(to_wide(join_series(arrived)), COLUMN, "total-return", failures, notes)
+        return Prices(
+            to_wide(join_series(arrived)),
+            COLUMN,
+            "total-return",
+            failures,
+            notes,
+            companions=_join_details(details, list(arrived)),
+            currencies={ticker: currencies[ticker] for ticker in arrived if ticker in currencies},
+        )
 
 
-def _one(client: Client, ticker: str, start: date | None, end: date | None, running: dict[str, date]) -> pd.Series:
+def _join_details(details: dict[str, pd.DataFrame], tickers: list[str]) -> dict[str, pd.DataFrame]:
+    """Closes as they were traded, dividends and splits, as date × ticker; a table without any entry is left out."""
+    tables = {}
+    for kind, column in (("close", "Close"), ("dividends", "Dividends"), ("splits", "Stock Splits")):
+        found = {ticker: details[ticker][column] for ticker in tickers if column in details.get(ticker, ())}
+        if any(bool((series.fillna(0) != 0).any()) for series in found.values()):
+            tables[kind] = to_wide(join_series(found))
+    return tables
+
+
+def _one(
+    client: Client,
+    ticker: str,
+    start: date | None,
+    end: date | None,
+    running: dict[str, date],
+    details: dict[str, pd.DataFrame],
+    currencies: dict[str, str],
+) -> pd.Series:
     """The adjusted closes of one ticker by the exchange's calendar day."""
     unknown = UnknownTickerError(
         f"Yahoo does not know the ticker {ticker}: check its spelling on finance.yahoo.com, or import its prices from "
@@ -69,10 +98,22 @@ def _one(client: Client, ticker: str, start: date | None, end: date | None, runn
         prices = prices.iloc[:-1]
         if (start is None or start <= session) and (end is None or session <= end):
             running[ticker] = session
+    details[ticker] = slice_dates(_undo_splits(bars.set_axis(bars.index.tz_localize(None).normalize())), start, end)
+    if currency := client.session.meta.get("currency"):
+        currencies[ticker] = str(currency)
     prices = slice_dates(prices.set_axis(prices.index.tz_localize(None).normalize()), start, end)
     if not prices.notna().any():
         raise no_data("Yahoo", ticker, start, end)
     return prices
+
+
+def _undo_splits(bars: pd.DataFrame) -> pd.DataFrame:
+    """The bars with closes as they were traded: Yahoo divides them by the splits that came later."""
+    if "Stock Splits" not in bars:
+        return bars
+    factors = bars["Stock Splits"].replace(0, 1).fillna(1).to_numpy()
+    later = np.append(np.cumprod(factors[::-1])[::-1][1:], 1.0)
+    return bars.assign(Close=bars["Close"] * later)
 
 
 def _running_session(meta: dict[str, Any]) -> date | None:

@@ -1,0 +1,132 @@
+"""What a snapshot stores beside its prices: frequency, currency, raw closes, memberships; and what is refused."""
+
+from datetime import date, timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from portfolio_sdpo.errors import DataQualityError, LayoutError
+from portfolio_sdpo.prices.cleaning import Repairs, clean
+from portfolio_sdpo.prices.frequency import recognise_frequency
+from portfolio_sdpo.prices.ingest import import_snapshot
+from portfolio_sdpo.prices.membership import read_membership
+from portfolio_sdpo.prices.prices import Prices, to_wide
+from portfolio_sdpo.prices.snapshots import Store
+from portfolio_sdpo.prices.update import update_snapshot
+
+DAYS = pd.bdate_range("2023-01-03", periods=40)
+
+
+def walk(rows: int, seed: int = 0) -> np.ndarray:
+    return np.round(100 * np.exp(np.random.default_rng(seed).normal(0, 0.01, rows).cumsum()), 2)
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def write(path, index, **columns) -> None:
+    pd.DataFrame(columns, index=index).to_csv(path, index_label="Date")
+
+
+@pytest.mark.parametrize(
+    ("index", "name", "yearly", "calendar"),
+    [
+        (DAYS, "daily", 252, "XNYS"),
+        (pd.date_range("2023-01-01", periods=40), "24/7", 365, "24/7"),
+        (pd.date_range("2020-01-03", periods=40, freq="W-FRI"), "weekly", 52, None),
+        (pd.date_range("2015-01-31", periods=40, freq="ME"), "monthly", 12, None),
+        (pd.date_range("2005-03-31", periods=40, freq="QE"), "quarterly", 4, None),
+    ],
+)
+def test_frequency_is_recognised_stored_and_chooses_the_calendar(tmp_path, store, index, name, yearly, calendar):
+    assert recognise_frequency(index).name == name
+    write(tmp_path / "p.csv", index, A=walk(40))
+    manifest = import_snapshot(tmp_path / "p.csv", "n", store=store).snapshot.manifest
+    assert (manifest.frequency, manifest.periods_per_year, manifest.request.calendar) == (name, yearly, calendar)
+    assert not any("without a price" in warning for warning in manifest.warnings if name != "daily")
+
+
+def test_raw_closes_dividends_and_splits_are_stored_and_updated(tmp_path, store):
+    close, path = walk(40), tmp_path / "AAPL.csv"
+    dividends = np.where(np.arange(40) == 10, 0.5, 0.0)
+
+    def save(rows: int) -> None:
+        table = {"Close": close, "Adj Close": np.round(close * 0.9, 4), "Dividends": dividends}
+        write(path, DAYS[:rows], **{name: column[:rows] for name, column in table.items()})
+
+    save(30)
+    manifest = import_snapshot(path, "n", store=store).snapshot.manifest
+    assert sorted(manifest.companions) == ["close", "dividends"]
+    assert store.open_companion(manifest, "close")["AAPL"].tolist() == close[:30].tolist()
+    save(40)
+    manifest = update_snapshot("n", store=store).snapshot.manifest
+    assert store.open_companion(manifest, "close")["AAPL"].tolist() == close.tolist()
+    assert store.open_companion(manifest, "dividends")["AAPL"].sum() == 0.5
+    assert not any(check.problem for check in store.verify())
+    damaged = next(store.root.glob(f"objects/*/{manifest.companions['close']}.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-9] + b"damaged!!")
+    assert any(check.problem for check in store.verify())
+
+
+def test_currencies(tmp_path, store):
+    lines = [f"{day:%Y-%m-%d},{t},{p},{c}" for day, p in zip(DAYS, walk(40), strict=True) for t, c in
+             (("SAP.DE", "EUR"), ("AAPL", "USD"))]  # fmt: skip
+    (tmp_path / "p.csv").write_text("\n".join(["date,ticker,close,currency", *lines]))
+    with pytest.raises(DataQualityError, match=r"several currencies \(EUR: SAP.DE; USD: AAPL\).*--tickers"):
+        import_snapshot(tmp_path / "p.csv", "n", store=store)
+    made = import_snapshot(tmp_path / "p.csv", "n", tickers=["AAPL"], store=store).snapshot.manifest
+    assert made.currency == "USD" and made.tickers == ("AAPL",)
+
+
+def test_a_universe_follows_its_memberships(tmp_path, store):
+    write(tmp_path / "p.csv", DAYS, A=walk(40), B=walk(40, 1), C=walk(40, 2))
+    (tmp_path / "members.csv").write_text("ticker,from,to\nA,,\nB,2023-01-10,2023-01-20\nB,2023-02-01,\nX,,\n")
+    membership = read_membership(tmp_path / "members.csv")
+    assert membership["B"] == ((date(2023, 1, 10), date(2023, 1, 20)), (date(2023, 2, 1), None))
+    snapshot = import_snapshot(tmp_path / "p.csv", "n", membership=membership, store=store).snapshot
+    assert list(snapshot.frame) == ["A", "B"]
+    listed = snapshot.frame["B"].dropna().index
+    assert (listed[0], len(snapshot.frame["A"].dropna())) == (pd.Timestamp("2023-01-10"), 40)
+    assert not ((listed > "2023-01-20") & (listed < "2023-02-01")).any() and listed[-1] == DAYS[-1]
+    assert "membership file" in snapshot.manifest.survivorship
+    assert not update_snapshot("n", store=store).new
+    (tmp_path / "members.csv").write_text("name,when\nA,2020-01-01\n")
+    with pytest.raises(LayoutError, match="columns ticker, from and to"):
+        read_membership(tmp_path / "members.csv")
+
+
+def test_every_universe_has_a_line_on_survivorship(tmp_path, store):
+    ended = walk(40, 1)
+    ended[20:] = np.nan
+    write(tmp_path / "p.csv", DAYS, A=walk(40), B=ended)
+    assert "1 of 2 tickers end" in import_snapshot(tmp_path / "p.csv", "n", store=store).snapshot.manifest.survivorship
+    write(tmp_path / "p.csv", DAYS, A=walk(40))
+    assert "survivorship bias" in import_snapshot(tmp_path / "p.csv", "n", store=store).snapshot.manifest.survivorship
+
+
+def test_dates_after_tomorrow_are_refused(tmp_path, store):
+    index = [*DAYS[:-1], pd.Timestamp("2099-12-31")]
+    write(tmp_path / "p.csv", index, A=walk(40))
+    with pytest.raises(DataQualityError, match=r"1 row dated in the future \(2099-12-31\).*--end"):
+        import_snapshot(tmp_path / "p.csv", "n", store=store)
+    assert import_snapshot(tmp_path / "p.csv", "n", end=date(2023, 12, 31), store=store).snapshot.manifest.rows == 39
+    tomorrow = pd.DatetimeIndex([date.today() + timedelta(days=1)])
+    clean(Prices(to_wide(pd.DataFrame({"A": [1.0]}, index=tomorrow)), "close", "none"), calendar=None)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_returns_are_never_advised_to_be_dropped_into_prices(scale):
+    returns = pd.DataFrame({"A": scale * np.random.default_rng(0).normal(0, 0.01, 40)}, index=DAYS)
+    for repairs in (Repairs(), Repairs(non_positive="drop")):
+        with pytest.raises(DataQualityError, match="A holds returns") as caught:
+            clean(Prices(to_wide(returns), "close", "none"), calendar=None, repairs=repairs)
+        assert "non_positive" not in str(caught.value) and "--returns" in str(caught.value)
+
+
+def test_many_prices_a_day_are_advised_to_keep_the_last():
+    index = DAYS.repeat(3)
+    with pytest.raises(DataQualityError, match="--repair duplicates=last"):
+        clean(Prices(to_wide(pd.DataFrame({"A": walk(120)}, index=index)), "close", "none"), calendar=None)
