@@ -16,7 +16,7 @@ Values = NDArray[np.float64]
 """Rows × columns, NaN = no value."""
 Look = Literal["returns in percent", "returns", "gross returns", "volumes"]
 
-WINDOW = 400
+WINDOW = 250
 """Rows that are looked at, from the middle of the table."""
 FEWEST_ROWS = 8
 """With fewer values nothing is said about returns and volumes."""
@@ -36,13 +36,18 @@ def describe_values(values: Values) -> list[Look | None]:
     count = (~np.isnan(window)).sum(axis=0)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # columns without any number
-        median = np.nanmedian(window, axis=0)
-        size = np.nanmedian(np.abs(window), axis=0)
+        middle = np.nanmedian if np.isnan(window).any() else np.median
+        median = middle(window, axis=0)
+        size = middle(np.abs(window), axis=0)
         negative = (window < 0).sum(axis=0) / count
         steps = np.diff(window, axis=0)
         scatter = np.nanvar(steps, axis=0) / np.nanvar(window, axis=0)
         ratios = np.abs(np.diff(np.log(np.where(window > 0, window, np.nan)), axis=0))
-        jump = np.nanmedian(ratios, axis=0) if len(ratios) else np.full(window.shape[1], np.nan)
+        jump = (
+            (np.nanmedian if np.isnan(ratios).any() else np.median)(ratios, axis=0)
+            if len(ratios)
+            else np.full(window.shape[1], np.nan)
+        )
         whole = (np.nan_to_num(window) == np.floor(np.nan_to_num(window))).all(axis=0)
         near_one = (np.abs(median - 1) < 0.05) & (np.nanmin(window, axis=0) > 0.2) & (np.nanmax(window, axis=0) < 5)
     enough = count >= FEWEST_ROWS
@@ -65,10 +70,10 @@ def find_open_high_low_close(values: Values) -> tuple[int, int, tuple[int, ...]]
 
     Prices of three or more securities hardly ever stay within a tenth of each other in the same order.
     """
-    rows = values[~np.isnan(values).any(axis=1)]
-    if not 3 <= values.shape[1] <= MOST_OHLC_COLUMNS or len(rows) < 5 or (rows <= 0).any(axis=None):
-        rows = rows[(rows > 0).all(axis=1)]
-    if not 3 <= values.shape[1] <= MOST_OHLC_COLUMNS or len(rows) < 5:
+    if not 3 <= values.shape[1] <= MOST_OHLC_COLUMNS:
+        return None
+    rows = values[(values > 0).all(axis=1)]  # neither NaN
+    if len(rows) < 5:
         return None
     logs = np.log(rows)
     for low in range(rows.shape[1]):

@@ -10,6 +10,7 @@ import ast
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 
 from portfolio_sdpo.prices.prices import Adjustment
 
@@ -92,6 +93,7 @@ _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+|[^\W_]")
 _EDGES = " \t._-:|/()[],'\"=>"
 
 
+@lru_cache(maxsize=8192)  # asked for many times for each column of a file
 def normalise_name(name: str) -> str:
     """The name as these tables write it.
 
@@ -129,6 +131,7 @@ def may_be_ticker(name: str) -> bool:
     return name == name.upper() and len(name) <= _SHORT and name.isascii()
 
 
+@lru_cache(maxsize=8192)
 def is_quote(name: str) -> bool:
     """Whether the name is one side of a quote: `BidClose`, `Ask`, `ask_open`."""
     normalised = normalise_name(name)
@@ -139,6 +142,7 @@ def is_quote(name: str) -> bool:
     )  # fmt: skip
 
 
+@lru_cache(maxsize=8192)
 def is_field(name: str) -> bool:
     """Whether the name is of something that is known about a security, and cannot be a ticker."""
     if normalise_name(name) in FIELDS or is_quote(name):
@@ -148,6 +152,7 @@ def is_field(name: str) -> bool:
     return len(tokens) > 1 and all(normalise_name(token) in FIELDS and not may_be_ticker(token) for token in tokens)
 
 
+@lru_cache(maxsize=8192)
 def split_security(name: str) -> tuple[str, str] | None:
     """The security and the field that a name is made of; None where it has no part that is a field.
 

@@ -87,13 +87,11 @@ def _read_ordinary_file(path: Path, limit: int) -> bytes:
                 raise LayoutError("this is not an ordinary file; give a file on disk.")
             if mode.st_size > limit * _MEGABYTE:
                 raise _too_large(limit)
-            content = file.read(limit * _MEGABYTE + 1)
+            content = file.read(mode.st_size)
     except FileNotFoundError:
         raise LayoutError("there is no such file; check the path.") from None
     except OSError as error:
         raise LayoutError(f"the file cannot be read ({error.strerror}); check its permissions.") from None
-    if len(content) > limit * _MEGABYTE:
-        raise _too_large(limit)
     return content
 
 

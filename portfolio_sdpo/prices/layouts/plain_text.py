@@ -20,7 +20,7 @@ _BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _NOT_WESTERN = re.compile(rb"[\x81\x8d\x8f\x90\x9d\xfe\xff]")
 """What no file in Windows-1252 has; the last two begin a file in UTF-16."""
-_BLANK_LINE = re.compile(rb"\n[ \t,;\r]*\n")
+_BLANK_LINES = (b"\n\n", b"\n\r\n")
 
 
 def decode_text(content: bytes) -> tuple[bytes, list[str]]:
@@ -86,13 +86,21 @@ def find_header(content: bytes, start: int) -> tuple[str, int, int]:
 
 def find_table_end(content: bytes, start: int, separator: str) -> int:
     """Where the table ends: at a blank line with text below it that is not data, else at the end of the file."""
+    last = content.rstrip(b"\r\n")
+    last = last[last.rfind(b"\n") + 1 :]
+    if _begins_like_data(_cells(last.decode(errors="replace"), separator)):
+        return len(content)  # nothing stands below the rows: the usual file, and the search is spared
     place = start
-    while found := _BLANK_LINE.search(content, place):
-        below = next(_lines(content, found.end()), None)
-        if below is None or not _begins_like_data(_cells(below[1], separator)):
-            return found.start() + 1 if below is not None else len(content)
-        place = found.end()
-    return len(content)
+    while True:
+        found = [at for blank in _BLANK_LINES if (at := content.find(blank, place)) >= 0]
+        if not found:
+            return len(content)
+        below = next(_lines(content, min(found) + 1), None)
+        if below is None:
+            return len(content)
+        if not _begins_like_data(_cells(below[1], separator)):
+            return min(found) + 1
+        place = below[0]
 
 
 def _lines(content: bytes, start: int) -> Iterator[tuple[int, str]]:

@@ -143,6 +143,8 @@ def _refuse_text(table: RawTable, date: int) -> None:
 
 
 def _holds_words(cells: Sequence[str]) -> bool:
+    if parse_number(next(filter(None, cells), "")) is not None:
+        return False  # most columns: the first cell is a number
     filled = [cell for cell in cells if cell and parse_number(cell) is None]
     return bool(filled) and len(filled) == sum(map(bool, cells)) and not any(map(str.isdigit, "".join(filled)))
 

@@ -108,10 +108,10 @@ def test_xlsx_is_read(tmp_path):
     book.active.append(["Prices of a broker"])
     book.active.append(["Date", "AAPL", "MSFT"])
     for day in (3, 4, 5):
-        book.active.append([datetime(2023, 1, day), 125.07 + day / 3, None if day == 4 else 239])
+        book.active.append([datetime(2023, 1, day), 125.07 + day / 4, None if day == 4 else 239])
     buffer = io.BytesIO()
     book.save(buffer)
     (tmp_path / "book.xlsx").write_bytes(buffer.getvalue())
     frame = read_prices(tmp_path / "book.xlsx").frame
-    assert frame["AAPL"].tolist() == [125.07 + day / 3 for day in (3, 4, 5)]
+    assert frame["AAPL"].tolist() == [125.07 + day / 4 for day in (3, 4, 5)]
     assert frame["MSFT"].dropna().tolist() == [239.0, 239.0]
