@@ -65,7 +65,7 @@ def test_the_headline_names():
 def test_headline_names_explain_themselves(name):
     value = portfolio_sdpo.report.backtest.backtest if name == "backtest" else getattr(portfolio_sdpo, name)
     text = inspect.getdoc(value)
-    assert text
+    assert text and ">>> " in text
     if name in ("SafeAllocator", "load_prices", "backtest"):
         for part in ("Parameters\n----------", "Examples\n--------", ">>> "):
             assert part in text, part

@@ -145,7 +145,11 @@ class _Mean(RiskMeasure):
 
 
 class Expectation(_Mean):
-    """E[Y]; u(y) = y."""
+    """E[Y]; u(y) = y.
+
+    >>> Expectation()(torch.tensor([1.0, 3.0])), Expectation()(torch.tensor([1.0, 3.0]), torch.tensor([0.75, 0.25]))
+    (tensor(2.), tensor(1.5000))
+    """
 
     kind: Literal["expectation"] = "expectation"
 
@@ -161,6 +165,10 @@ class CVaR(RiskMeasure):
 
     `lower` takes the lowest values, for rewards, to be bounded from below; `upper` the highest, for costs, to be
     bounded from above. u(y) = nu - max(nu - y, 0) / alpha, with nu the alpha-quantile (lower tail).
+
+    >>> returns = torch.tensor([-0.10, -0.02, 0.01, 0.05])
+    >>> CVaR(alpha=0.25)(returns), CVaR(alpha=0.25, tail="upper")(returns)
+    (tensor(-0.1000), tensor(0.0500))
     """
 
     kind: Literal["cvar"] = "cvar"
@@ -191,7 +199,11 @@ class CVaR(RiskMeasure):
 
 
 class Variance(RiskMeasure):
-    """E[(Y - mu)^2] (eq. 18), the distribution's own (divided by N, not N - 1); u(y) = (y - mu)^2."""
+    """E[(Y - mu)^2] (eq. 18), the distribution's own (divided by N, not N - 1); u(y) = (y - mu)^2.
+
+    >>> Variance()(torch.tensor([[1.0, 3.0], [0.0, 4.0]]))  # a batch of two distributions
+    tensor([1., 4.])
+    """
 
     kind: Literal["variance"] = "variance"
 

@@ -50,7 +50,11 @@ Watcher = Callable[[LogRow], bool | None]
 
 
 class TrainSettings(Settings):
-    """One training run, completely: with the environment, it determines every byte of the result."""
+    """One training run, completely: with the environment, it determines every byte of the result.
+
+    >>> TrainSettings(problem=Problem(discount=0.9), algorithm={"kind": "ppo"}, iterations=3, steps=10).algorithm.kind
+    'ppo'
+    """
 
     problem: Problem
     algorithm: AnySettings

@@ -44,7 +44,11 @@ UNUSED: dict[str, frozenset[str]] = {
 
 
 class SdpoSettings(IpoSettings):
-    """IPO's, and how distributions become risks and gradients."""
+    """IPO's, and how distributions become risks and gradients.
+
+    >>> SdpoSettings(clip=0.1).estimator
+    'score'
+    """
 
     kind: Literal["sdpo"] = "sdpo"  # type: ignore[assignment]
     critic: CriticSettings = CriticSettings(kind="quantile")
