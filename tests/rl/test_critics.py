@@ -59,7 +59,7 @@ def test_where_the_sum_of_a_signal_is_closed(kind, by_hand):
     plain = ("reward", 1.0)
     critics = bank(SMALL.model_copy(update={"kind": kind}), (REWARD, plain))
     for key, closed in ((REWARD, [True, False, False]), (plain, [True, True, False])):
-        here, ahead = critics.distributions(key, rollout, midpoints(4))
+        here, ahead = critics.predict(key, rollout, midpoints(4))
         assert (ahead[rollout.ends] == 0).all(-1).tolist() == closed
         assert ahead[rollout.starts].equal(here[rollout.starts + 1])
         assert (critics.value(key, rollout, 4).ahead[rollout.ends].abs().sum(-1) > 0).tolist()[-1]
@@ -122,11 +122,11 @@ def test_mean_critics_learn_the_mean():
     assert found.tolist() == pytest.approx([51, 52], abs=0.2)
 
 
-def test_laws_ahead_stop_at_terminations_and_bootstrap_at_cuts(by_hand):
+def test_distributions_ahead_stop_at_terminations_and_bootstrap_at_cuts(by_hand):
     rollout = by_hand([[1.0, 2.0, 3.0], [4.0], [5.0, 6.0]], [True, False, False])
     critics = bank()
     tau = midpoints(5)
-    here, ahead = critics.distributions(REWARD, rollout, tau)
+    here, ahead = critics.predict(REWARD, rollout, tau)
     with torch.no_grad():
         direct = critics[REWARD](rollout.next_observation, tau)
     direct[2] = 0.0
@@ -253,7 +253,7 @@ def test_calibrated_means_are_exact_on_average(by_hand, critic_bias):
     critics = bank()
     critics.averaged[0].location.fill_(critic_bias)
     valuation = critics.value(REWARD, rollout, atoms=8)
-    _, raw = critics.distributions(REWARD, rollout, midpoints(8))
+    _, raw = critics.predict(REWARD, rollout, midpoints(8))
     returns = rollout.returns("reward", 0.9)
     returns[4] += 0.81 * raw[rollout.ends[4]].mean()
     assert valuation.here[rollout.starts].mean() == pytest.approx(returns.mean().item(), rel=1e-4, abs=1e-4)
@@ -279,7 +279,7 @@ def test_a_single_episode_is_not_calibrated(by_hand):
     rollout = by_hand([[1.0, 2.0]], [True])
     critics = bank()
     valuation = critics.value(REWARD, rollout, atoms=8)
-    here, ahead = critics.distributions(REWARD, rollout, midpoints(8))
+    here, ahead = critics.predict(REWARD, rollout, midpoints(8))
     torch.testing.assert_close(valuation.here.mean(-1), here.mean(-1))
     torch.testing.assert_close(valuation.ahead.mean(-1), ahead.mean(-1))
     assert valuation.increments.isfinite().all()
