@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from portfolio_sdpo.errors import SettingsError, SnapshotError, did_you_mean
+from portfolio_sdpo.errors import DataQualityError, LayoutError, SettingsError, SnapshotError, did_you_mean
 from portfolio_sdpo.prices.frame_checks import check_prices
 
 
@@ -17,6 +18,8 @@ def load_prices(
     *,
     layout: str | None = None,
     dayfirst: bool | None = None,
+    returns: str | None = None,
+    to_daily: bool = False,
     calendar: str | None = "XNYS",
 ) -> pd.DataFrame:
     """Load adjusted closes from a file, a snapshot or a DataFrame, and check them.
@@ -36,6 +39,10 @@ def load_prices(
         The layout of the file, such as `"wide"`; by default it is recognised.
     dayfirst : bool, optional
         Whether 03/01/2011 is in January; by default the file has to tell.
+    returns : {"decimal", "percent", "log", "gross"}, optional
+        The unit of the numbers in a file of returns, which are turned into prices; by default they must be prices.
+    to_daily : bool, default False
+        Whether to keep the last price of each day of a file with intraday prices, which is refused otherwise.
     calendar : str or None, default "XNYS"
         The exchange whose sessions the dates of a file are compared with; None takes every date as a session.
 
@@ -65,14 +72,28 @@ themselves, or build them from simple returns with 100 * (1 + returns).cumprod()
     """
     if not isinstance(source, str | os.PathLike):
         return check_prices(source)
-    frame, notes = _read(source, layout, dayfirst, calendar)
+    options = {"layout": layout, "dayfirst": dayfirst, "returns": returns, "to_daily": to_daily}
+    try:
+        frame, notes = _read(source, options, calendar)
+    except (LayoutError, DataQualityError) as error:
+        raise type(error)(_name_parameters(str(error))) from None
     frame = check_prices(frame)
     frame.attrs["notes"] = notes
     return frame
 
 
+def _name_parameters(sentence: str) -> str:
+    """The sentence with the parameters of `load_prices` where it names options of the command line.
+
+    >>> _name_parameters("add --returns gross, or --to-daily.")
+    "add returns='gross', or to_daily=True."
+    """
+    sentence = sentence.replace("--to-daily", "to_daily=True").replace("--dayfirst", "dayfirst=True")
+    return re.sub(r"--(returns|layout) (\w+)", r"\1='\2'", sentence)
+
+
 def _read(
-    source: str | os.PathLike[str], layout: str | None, dayfirst: bool | None, calendar: str | None
+    source: str | os.PathLike[str], options: dict[str, Any], calendar: str | None
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The cleaned prices of a snapshot, a file or a sample, and what is said about them."""
     from portfolio_sdpo.prices.layouts import read_prices
@@ -82,8 +103,8 @@ def _read(
     store = Store()
     if isinstance(source, str) and NAME.fullmatch(source.partition("@")[0]):
         if source.partition("@")[0] in store.list():
-            if (layout, dayfirst) != (None, None):
-                raise SettingsError(f"layout, dayfirst: are for files, and {source} is a snapshot; leave them out.")
+            if any(value not in (None, False) for value in options.values()):
+                raise SettingsError(f"{', '.join(options)}: are for files, and {source} is a snapshot; leave them out.")
             snapshot = store.open(source)
             return snapshot.frame, (*snapshot.manifest.notes, *snapshot.manifest.warnings)
         if not Path(source).exists():
@@ -91,7 +112,7 @@ def _read(
                 return _clean(load_sample(source), "XNYS")
             if not Path(source).suffix:
                 raise _unknown(source, (*store.list(), *SAMPLES))
-    return _clean(read_prices(Path(source).expanduser(), layout, dayfirst), calendar)
+    return _clean(read_prices(Path(source).expanduser(), **options), calendar)
 
 
 def _clean(prices: Any, calendar: str | None) -> tuple[pd.DataFrame, tuple[str, ...]]:

@@ -77,7 +77,19 @@ def test_what_is_not_there_is_told_with_what_is(sample):
         load_prices(None)
 
 
-def test_returns_in_a_file_are_refused(sample):
-    (1.0 + sample.pct_change().dropna()).to_csv("gross.csv")
-    with pytest.raises(DataQualityError, match="look like returns"):
+def test_returns_in_a_file_are_refused_unless_their_unit_is_given(sample):
+    sample = sample.dropna(axis=1)
+    (sample / sample.shift()).dropna().to_csv("gross.csv")
+    with pytest.raises(LayoutError, match="look like gross returns and not like prices: add returns='gross'"):
         load_prices("gross.csv")
+    found = load_prices("gross.csv", returns="gross")
+    wanted = sample.pct_change().loc[found.index]
+    pd.testing.assert_frame_equal(found.pct_change().iloc[1:], wanted.iloc[1:], check_freq=False)
+
+
+def test_intraday_prices_are_refused_unless_the_last_of_a_day_is_wanted(sample):
+    hours = [day + pd.Timedelta(hours=hour) for day in sample.index[:40] for hour in (10, 16)]
+    sample.dropna(axis=1).iloc[:40].loc[lambda table: table.index.repeat(2)].set_axis(hours).to_csv("hours.csv")
+    with pytest.raises((LayoutError, DataQualityError), match="to_daily=True"):
+        load_prices("hours.csv")
+    assert len(load_prices("hours.csv", to_daily=True)) == 40
