@@ -90,7 +90,8 @@ _INDEX = re.compile(r"index|indexlevel\d+|level\d+")
 _LETTERS = str.maketrans({"ł": "l", "ß": "ss", "ø": "o", "đ": "d", "ı": "i"})
 _TUPLE = re.compile(r"\(\s*['\"].*['\"]\s*,\s*['\"].*['\"]\s*\)")
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+|[^\W_]")
-_EDGES = " \t._-:|/()[],'\"=>"
+_SEPARATORS = "._-:|/,=>"
+_BRACKETS = {"(": ")", "[": "]", "'": "'"}
 
 
 @lru_cache(maxsize=8192)  # asked for many times for each column of a file
@@ -179,10 +180,20 @@ def split_security(name: str) -> tuple[str, str] | None:
             field = name[run[0].start() : run[-1].end()]
             if normalise_name(field) not in FIELDS and not is_quote(field):
                 continue
-            security = (name[: run[0].start()] if at_end else name[run[-1].end() :]).strip(_EDGES)
+            security = _trim(name[: run[0].start()], 1) if at_end else _trim(name[run[-1].end() :], 0)
             if security and (normalise_name(security) not in FIELDS or may_be_ticker(security)):
                 return security, field
     return None
+
+
+def _trim(text: str, separators: int) -> str:
+    """A security without what separates it from its field. separators: how many follow it, 0 = any number before it."""
+    text = text.strip()
+    if separators:
+        text = text[:-1].rstrip() if text[-1:] in _SEPARATORS and text[:-1] else text  # `.DJI.Close`
+    else:
+        text = text.lstrip(_SEPARATORS + " ")
+    return text[1:-1] if text[:1] in _BRACKETS and text[-1:] == _BRACKETS[text[0]] else text
 
 
 def adjustment_from_names(column: str, names: Collection[str]) -> Adjustment:
