@@ -92,3 +92,32 @@ def test_prices_from_a_file_to_a_frame_and_a_retrain_on_them():
     quick = script.replace("update=True)", f"update=True, holdout=20, config={TINY})")
     assert quick != script
     assert "promoted" in run(f"{quick}\nprint(done.outcome)\n")
+
+
+def test_the_extensions_of_contributing():
+    """Every snippet as it stands, then all of them in use: measure, algorithm, strategy, source, environment."""
+    use = """
+from pathlib import Path
+
+from portfolio_sdpo import backtest, load_prices
+from portfolio_sdpo.prices.ingest import fetch_snapshot
+from portfolio_sdpo.risk import Constraint
+from portfolio_sdpo.rl import Problem, Trainer, TrainSettings
+
+falls = Constraint(signal="falls", measure=Spread(), sense="<=", bound=1.0, eta=2)
+env = gymnasium.make_vec("Cliff-v0", num_envs=10)
+for kind, constraints in (("sdpo", (falls,)), ("reinforce", ())):
+    settings = TrainSettings(
+        problem=Problem(constraints=constraints), algorithm={"kind": kind}, iterations=2, steps=50, tensorboard=False
+    )
+    assert TrainSettings.model_validate_json(settings.model_dump_json()) == settings
+    assert len(Trainer(settings, env, Path(kind)).run()) == 2
+
+prices = load_prices("sample").loc["2017":"2018"].dropna(axis=1)
+prices.to_parquet("closes.parquet")
+fetch_snapshot("desk", ["AAPL", "MSFT"], None, None, name="desk")
+assert list(load_prices("desk").columns) == ["AAPL", "MSFT"]
+
+print(backtest(prices, {"momentum": "momentum"}, start="2018-10-01"))
+"""
+    assert "momentum" in run(snippets("CONTRIBUTING.md") + use)
