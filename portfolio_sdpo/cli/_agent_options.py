@@ -60,7 +60,7 @@ CashKind = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
-def planned(
+def resolve_plan(
     preset: str,
     config: Path | None,
     algos: Sequence[str] | None,

@@ -67,7 +67,7 @@ class RunOptions:
 
         board = study.board()
         parallel = Ray(self.ray_address or "auto") if self.parallel == "ray" else Local()
-        live = board.shown(Console(stderr=True, quiet=self.as_json), None if self.as_json else typer.echo)
+        live = board.display(Console(stderr=True, quiet=self.as_json), None if self.as_json else typer.echo)
         with (
             _report_interruption(study),
             open_registry(self.registry) as registry,

@@ -21,7 +21,7 @@ from portfolio_sdpo.cli._agent_options import (
     PresetName,
     ScenarioKind,
     SnapshotName,
-    planned,
+    resolve_plan,
 )
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._walk_progress import walk_progress
@@ -92,7 +92,7 @@ def backtest(
     """
     chosen = parse_seeds("--seeds", seeds)
     algos = None if algo is None else [part.strip() for part in algo.split(",")]
-    plan = planned(preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, shield)
+    plan = resolve_plan(preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, shield)
     from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
     from portfolio_sdpo.portfolio.agent import Agent
 

@@ -22,7 +22,7 @@ from portfolio_sdpo.cli._agent_options import (
     PresetName,
     ScenarioKind,
     SnapshotName,
-    planned,
+    resolve_plan,
 )
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.common.progress import CommandProgress
@@ -58,7 +58,7 @@ def train(
     """
     if algo == "none":
         raise SettingsError("--algo: there is nothing to train without an agent; name one.")
-    plan = planned(preset, config, [algo], alpha, bound, horizon, scenarios, fee_bps, cash)
+    plan = resolve_plan(preset, config, [algo], alpha, bound, horizon, scenarios, fee_bps, cash)
     from portfolio_sdpo.portfolio.store import train_agent
 
     settings = plan.agents[algo]

@@ -115,8 +115,10 @@ class Market:
 
     def span(self, start: Day | None = None, end: Day | None = None) -> tuple[int, int]:
         """Indices of the first session on or after start and of the last on or before end."""
-        first = 0 if start is None else int(np.searchsorted(self.dates, self._known("start", start)))
-        last = len(self) - 1 if end is None else int(np.searchsorted(self.dates, self._known("end", end), "right")) - 1
+        first = 0 if start is None else int(np.searchsorted(self.dates, self._check_day("start", start)))
+        last = (
+            len(self) - 1 if end is None else int(np.searchsorted(self.dates, self._check_day("end", end), "right")) - 1
+        )
         if start is not None and end is not None and _day("start", start) > _day("end", end):
             raise SettingsError(f"start: must not be after end (got {start} and {end}).")
         if first > last:
@@ -125,7 +127,7 @@ class Market:
 
     def index_of(self, date: Day) -> int:
         """Row of a session; a day without one is an error that names its neighbour."""
-        day = self._known("date", date)
+        day = self._check_day("date", date)
         t = int(np.searchsorted(self.dates, day))
         if self.dates[t] != day:
             raise HistoryError(f"{day} is not a session: the next one is {self.dates[t]}.")
@@ -135,7 +137,7 @@ class Market:
         rows = slice(first, stop)
         return Market(self.dates[rows], self.tickers, self.gross_returns[rows], self.listed[rows])
 
-    def _known(self, field: str, value: Day) -> np.datetime64:
+    def _check_day(self, field: str, value: Day) -> np.datetime64:
         day = _day(field, value)
         if not self.dates[0] <= day <= self.dates[-1]:
             raise HistoryError(

@@ -163,10 +163,10 @@ def plan(
         fee_bps = base.fee_bps if fee is None else round(AgentSettings(fee=fee).fee * 1e4, 9)
     given = _present({"alpha": alpha, "bound": bound, "horizon": horizon})
     usual = {"limit": next(iter(base.agents.values())).limit.model_dump()}
-    limit = CvarLimit.model_validate(_merged(_merged(usual, config), {"limit": given} if given else {})["limit"])
+    limit = CvarLimit.model_validate(_merge(_merge(usual, config), {"limit": given} if given else {})["limit"])
     changes = {"limit": limit.model_dump(), "fee": fee_bps / 1e4, **_present({"scenarios": scenarios})}
     agents = {
-        algo: AgentSettings.model_validate(_merged(_merged(base.agents[algo].model_dump(), config), changes))
+        algo: AgentSettings.model_validate(_merge(_merge(base.agents[algo].model_dump(), config), changes))
         for algo in wanted
     }
     return Plan(
@@ -225,7 +225,7 @@ def _cash(value: Any) -> Cash:
         raise SettingsError(f"cash: {error} (got {value!r}).") from None
 
 
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The base with the changes in it, table by table; a table of another kind takes the place of the old one."""
     merged = dict(base)
     for field, value in changes.items():
@@ -233,7 +233,7 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         if not isinstance(old, Mapping) or not isinstance(value, Mapping):
             merged[field] = value
         elif value.get("kind", old.get("kind")) == old.get("kind"):
-            merged[field] = _merged(old, value)
+            merged[field] = _merge(old, value)
         else:
             merged[field] = dict(value)
     return merged

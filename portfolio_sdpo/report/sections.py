@@ -244,7 +244,7 @@ def training(traced: Sequence[tuple[StrategyGroup, pd.DataFrame]]) -> str:
     rows = []
     for group, trace in traced:
         shares = [float((trace["regime"] == regime).mean()) for regime in ("interior", "margin", "violated")]
-        if not any(shares):  # it heeds no constraint, and knows no margin
+        if not any(shares):  # it has no constraint, and so no margin
             outside = float((trace["slack"] <= 0).mean())
             shares = [1.0 - outside, 0.0, outside]
         lowest = trace["slack"].min()

@@ -1,11 +1,11 @@
 """What a training looks like while it runs: one line per run, with every constraint's estimate against its bound.
 
     board = Board(problem.constraints)
-    with board.shown():
+    with board.display():
         trainer.run(board.watcher("sdpo", total=settings.iterations))
 
 Runs in other processes, on whatever machine, write their line to a small file (`LineFile`), from which the board reads
-it. Whoever makes many runs tells the board of them (`begin`, `again`, `end`); where there is no terminal, that becomes
+it. A maker of many runs tells the board of them (`begin`, `again`, `end`); where there is no terminal, that becomes
 plain lines.
 """
 
@@ -141,7 +141,7 @@ class Board:
         self._say(text)
 
     @contextmanager
-    def shown(self, console: Console | None = None, say: Callable[[str], None] | None = None) -> Iterator[None]:
+    def display(self, console: Console | None = None, say: Callable[[str], None] | None = None) -> Iterator[None]:
         """Live on the terminal for as long as the block runs; where there is no terminal, `say` gets plain lines."""
         console = console or Console(stderr=True)
         if not console.is_terminal:

@@ -74,6 +74,6 @@ def test_the_last_line_is_always_written(tmp_path: Path):
 
 def test_nothing_is_shown_without_a_terminal():
     console = Console(file=io.StringIO())
-    with Board(CONSTRAINTS).shown(console):
+    with Board(CONSTRAINTS).display(console):
         pass
     assert console.file.getvalue() == ""

@@ -60,7 +60,7 @@ def list_backtests() -> list[Backtest]:
     """All backtests in the data directory, the newest first; damaged ones are among them."""
     from portfolio_sdpo.backtest.record import list_records
 
-    return [Backtest(folder, made := _made(folder), _config(str(folder), made)) for folder in list_records()]
+    return [Backtest(folder, made := _read_mtime(folder), _config(str(folder), made)) for folder in list_records()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +88,7 @@ def open_backtest(backtest: Backtest) -> OpenBacktest:
     return _open_backtest(str(backtest.folder), backtest.made, backtest)
 
 
-def _made(folder: Path) -> int:
+def _read_mtime(folder: Path) -> int:
     try:
         return folder.stat().st_mtime_ns
     except OSError:

@@ -131,7 +131,7 @@ def list_jobs() -> list[DashboardJob]:
 
 def read(folder: Path) -> DashboardJob:
     """How a job stands."""
-    # In this order: whoever holds the lock writes the exit before letting go.
+    # In this order: the process that holds the lock writes the exit before letting go.
     alive = is_alive(folder / "lock")
     ended = _json(folder / "exit.json")
     record = _json(folder / "job.json")

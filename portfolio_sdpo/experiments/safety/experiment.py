@@ -35,7 +35,7 @@ class WorldSettings(Settings):
 
     @field_validator("task")
     @classmethod
-    def _known(cls, task: str) -> str:
+    def _check_known(cls, task: str) -> str:
         if task not in TASKS:
             raise ValueError(f"must be one of {', '.join(TASKS)}")
         return task

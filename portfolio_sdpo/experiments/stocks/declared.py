@@ -57,7 +57,7 @@ class StocksExperiment(Settings):
 
     @field_validator("shown")
     @classmethod
-    def _known(cls, shown: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _check_known(cls, shown: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if set(shown) - set(info.data.get("algorithms", shown)):
             raise ValueError("must be labels of the algorithms")
         return shown

@@ -66,7 +66,7 @@ class SourceSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, fields: Any) -> Any:
+    def _check_known(cls, fields: Any) -> Any:
         # Pydantic's own complaint quotes the value, and that may be a key under a misspelt name.
         unknown = set(fields) - set(cls.model_fields) if isinstance(fields, dict) else set()
         if unknown:

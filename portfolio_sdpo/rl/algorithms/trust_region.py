@@ -60,7 +60,7 @@ class TrustRegionSettings(ActorCriticSettings):
     damping: float = Field(default=0.1, ge=0)
     """Multiple of the identity added to H, as a fraction of the curvature gᵀHg / gᵀg along the gradient."""
     curvature_stride: int = Field(default=1, ge=1)
-    """H is computed on every so manieth transition."""
+    """H is computed on every n-th transition, n being this number."""
     backtracks: int = Field(default=15, ge=1)
     """Step lengths tried before the policy is left as it is."""
     backtrack_ratio: float = Field(default=0.8, gt=0, lt=1)
