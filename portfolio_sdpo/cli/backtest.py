@@ -85,7 +85,7 @@ def backtest(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Simulate agents and benchmarks on past prices, and report the result.
+    """Backtest agents and benchmarks on past prices, with a report.
 
     Was the CVaR limit kept? The folder holds report.html, metrics.json and the tables of wealth, weights and trades.
     The same command resumes an interrupted backtest.

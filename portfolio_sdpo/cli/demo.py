@@ -14,7 +14,7 @@ def demo(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Strategies at a time.")] = 2,
     as_json: Json = False,
 ) -> None:
-    """Walk SDPO and PPO through a quarter of 2019.
+    """Backtest SDPO and PPO on a quarter of 2019.
 
     On nine bundled stocks, without a network, against the benchmarks, in under three minutes. It ends with a table,
     weights and a report.
