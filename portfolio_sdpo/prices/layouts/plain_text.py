@@ -15,6 +15,8 @@ NOT_TEXT = "the file is not text in UTF-8; save it as CSV (UTF-8)."
 SEPARATORS = ",;\t|"
 MAX_PREAMBLE = 60
 """Lines above a table that are looked through for its header."""
+MAX_LINE = 1 << 20
+"""Bytes at the end of a file in which its last line is looked for."""
 _QUOTED = re.compile(r'"[^"]*"')
 _BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
@@ -86,8 +88,8 @@ def find_header(content: bytes, start: int) -> tuple[str, int, int]:
 
 def find_table_end(content: bytes, start: int, separator: str) -> int:
     """Where the table ends: at a blank line with text below it that is not data, else at the end of the file."""
-    last = content.rstrip(b"\r\n")
-    last = last[last.rfind(b"\n") + 1 :]
+    tail = content[-MAX_LINE:].rstrip(b"\r\n")
+    last = tail[tail.rfind(b"\n") + 1 :]
     if _begins_like_data(_cells(last.decode(errors="replace"), separator)):
         return len(content)  # nothing stands below the rows: the usual file, and the search is spared
     place = start
