@@ -95,7 +95,8 @@ def test_the_samples_are_there_without_a_network(name, tickers):
 
 
 def test_sources_by_name():
-    assert list(SOURCES)[:4] == ["yfinance", "nasdaq-data-link", "quandl", "french"]
+    builtin = ["yfinance", "nasdaq-data-link", "quandl", "french", "file", "sample", "sample-skfolio"]
+    assert list(SOURCES) == builtin
     assert make_source("yfinance").name == "yfinance"
     with pytest.raises(SettingsError, match="no source 'yahoo'; choose from yfinance, nasdaq-data-link, quandl"):
         make_source("yahoo")
