@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import DataQualityError, HistoryError, SettingsError
+from portfolio_sdpo.prices.survivorship import describe_survivorship
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,17 +176,19 @@ def parse_cash(value: Any) -> Cash:
 def load_market(
     snapshot: str | None, cash: Cash, start: datetime.date | None, end: datetime.date | None
 ) -> tuple[Market, tuple[datetime.date, datetime.date], dict[str, Any]]:
-    """The whole market, the first and the last day that are walked, and what is written down about the data."""
-    market, rate, facts = _open_market(snapshot, cash)
+    """The whole market, the first and the last day of a backtest, and what is written down about the data."""
+    frame, facts, survivorship = _load_prices(snapshot)
+    market, rate, facts = _make_market(frame, cash, facts)
     first, last = select_days(market, start, end)
     if not isinstance(rate, float):
         _check_cash_rate(rate, first, last)
-    return market, (first, last), facts
+    return market, (first, last), facts | {"survivorship": survivorship or describe_survivorship(frame, None)}
 
 
 def load_latest(snapshot: str | None, cash: Cash) -> tuple[Market, dict[str, Any]]:
     """The whole market, for a decision at its last close, and what is written down about the data."""
-    return _check_latest(*_open_market(snapshot, cash))
+    frame, facts, _ = _load_prices(snapshot)
+    return _check_latest(*_make_market(frame, cash, facts))
 
 
 def load_frame(
@@ -196,7 +199,7 @@ def load_frame(
     first, last = select_days(market, start, end)
     if not isinstance(rate, float):
         _check_cash_rate(rate, first, last, STALE if isinstance(cash, str) else STALE_SERIES)
-    return market, (first, last), facts
+    return market, (first, last), facts | {"survivorship": describe_survivorship(frame, None)}
 
 
 def load_latest_frame(frame: pd.DataFrame, cash: Cash) -> tuple[Market, dict[str, Any]]:
@@ -209,11 +212,6 @@ def _check_latest(market: Market, rate: float | pd.Series, facts: dict[str, Any]
         last = market.dates[-1].astype(datetime.date)
         _check_cash_rate(rate, last, last)
     return market, facts
-
-
-def _open_market(snapshot: str | None, cash: Cash) -> tuple[Market, float | pd.Series, dict[str, Any]]:
-    frame, facts = _load_prices(snapshot)
-    return _make_market(frame, cash, facts)
 
 
 def _make_market(
@@ -235,30 +233,33 @@ def _make_market(
     return market, rate, facts
 
 
-def _load_prices(snapshot: str | None) -> tuple[pd.DataFrame, dict[str, Any]]:
+def _load_prices(snapshot: str | None) -> tuple[pd.DataFrame, dict[str, Any], str | None]:
+    """The prices, what is written down about them, and what their manifest says about survivorship, if there is one."""
     if snapshot is not None:
         from portfolio_sdpo.prices.snapshots import Store
 
         found = Store().open(snapshot)
         manifest = found.manifest
-        return found.frame, {
+        facts = {
             "snapshot": manifest.name,
             "source": manifest.source,
             "adjustment": manifest.adjustment,
             "notes": [*manifest.notes, *manifest.warnings],
         }
+        return found.frame, facts, manifest.survivorship
     from portfolio_sdpo.prices.cleaning import clean
     from portfolio_sdpo.prices.samples import load_sample
 
     prices = load_sample("sample")
     cleaned = clean(prices)
     warnings = [finding.sentence for finding in cleaned.report.warnings]
-    return cleaned.frame, {
+    facts = {
         "snapshot": None,
         "source": "bundled sample",
         "adjustment": prices.adjustment,
         "notes": [*prices.notes, *warnings],
     }
+    return cleaned.frame, facts, None
 
 
 def _cash_rate(cash: Cash | pd.Series) -> float | pd.Series:

@@ -304,6 +304,8 @@ def provenance(record: Record) -> str:
         f"{data['sessions']} sessions, adjustment {data.get('adjustment', 'not known')}",
         "Tickers": ", ".join(data["tickers"]),
     }
+    if "survivorship" in data:
+        facts["Universe"] = data["survivorship"]
     for key, what in (("sha256", "the prices"), ("cash_sha256", "the cash rate")):
         if key in data:
             facts[f"sha256 of {what}"] = data[key]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portfolio_sdpo.errors import DataQualityError, HistoryError, PortfolioError, SettingsError
-from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.market import Market, load_frame, load_latest, load_market
 
 nan = np.nan
 DATES = pd.to_datetime(["2019-01-02", "2019-01-03", "2019-01-04", "2019-01-07", "2019-01-08"])
@@ -163,3 +163,14 @@ def test_days_that_are_not_there():
 def test_shapes_must_agree():
     with pytest.raises(SettingsError, match="one row per session"):
         Market(DATES.to_numpy().astype("datetime64[D]"), ("S",), np.ones((5, 1)), np.ones((5, 2), dtype=bool))
+
+
+def test_a_backtest_s_data_say_what_survivorship_does_to_them(make_prices):
+    _, _, facts = load_market(None, "zero", None, None)
+    assert facts["survivorship"].startswith("All 9 tickers still have prices at the end")
+    frame = make_prices(seed=0, stocks=3, sessions=300, gaps=False)
+    frame.iloc[-20:, 0] = np.nan
+    _, _, facts = load_frame(frame, "zero", None, None)
+    assert facts["survivorship"].startswith("1 of 3 tickers end before the last day")
+    # A model is known by its content, which this sentence is no part of.
+    assert "survivorship" not in load_latest(None, "zero")[1]

@@ -95,6 +95,7 @@ def make(prices, sessions=90, name="agent", seeds=(0, 1), bootstrap=20, stocks=4
         "first": str(market.dates[0]),
         "last": str(market.dates[-1]),
         "sessions": len(market),
+        "survivorship": "A & B have left.",
     }
     config = {
         "id": "id",
@@ -201,6 +202,7 @@ def test_text_of_others_is_escaped(prices):
     assert [tag for tag, _ in page.tags].count("script") == 4
     assert "alert(1)" not in page.scripts["code"]
     assert EVIL in "".join(page.text)
+    assert "A & B have left." in "".join(page.text)
     specs = json.loads(page.scripts["figures"])["specs"]
     names = {trace["name"] for trace in specs["equity"]["data"] if "name" in trace}
     assert all("<" not in name for name in names)
