@@ -29,8 +29,8 @@ from portfolio_sdpo.backtest.simulate import Track
 from portfolio_sdpo.backtest.statistics import Bootstrap, growth_difference, summarise
 from portfolio_sdpo.common.files import CONFIG, FolderStore, json_ready, to_json, to_parquet
 from portfolio_sdpo.errors import BacktestError
+from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.portfolio.market import named_weights
-from portfolio_sdpo.portfolio.presets import make_agent_title
 from portfolio_sdpo.portfolio.return_measures import drawdowns, sharpe
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.prices.prices import DATE_UNIT

@@ -187,23 +187,6 @@ def preset(name: str, algo: str = "sdpo", **changes: Any) -> AgentSettings:
     return plan(name, [algo], **changes).agents[algo]
 
 
-def make_agent_title(label: str, settings: Mapping[str, Any]) -> str:
-    """How readers see an agent: an agent that is called by its algorithm is shown with its estimator.
-
-    settings: of the agent, as they are written down (`AgentSettings.model_dump`).
-
-    >>> make_agent_title("sdpo", {"learner": {"kind": "analytic"}})
-    'SDPO (analytic)'
-    """
-    learner = settings.get("learner") or {}
-    kind = learner.get("kind")
-    # What trains on price paths by gradients through the reward is SDPO with the analytic estimator.
-    algorithm, estimator = ("sdpo", "analytic") if kind == "analytic" else (kind, learner.get("estimator"))
-    if label != algorithm:
-        return label
-    return f"{label.upper()} ({estimator})" if algorithm == "sdpo" and estimator else label.upper()
-
-
 def read_config(path: Path) -> dict[str, Any]:
     """A TOML file with fields of `AgentSettings`, checked when they are used."""
     try:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from portfolio_sdpo.backtest.record import Record, StrategyGroup, group_by_strategy, select_main
-from portfolio_sdpo.portfolio.presets import make_agent_title
+from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 
 if TYPE_CHECKING:
     from portfolio_sdpo.portfolio.store import TrainedAgent
