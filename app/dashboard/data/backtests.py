@@ -22,13 +22,13 @@ CACHED = 8
 
 @dataclass(frozen=True)
 class Backtest:
-    """A backtest as it stands in a list."""
+    """A backtest in a list."""
 
     folder: Path
     made: int
-    """When the folder was made, in nanoseconds: with its path, the key of everything that was read from it."""
+    """Modification time of the folder, in nanoseconds; with its path it is the key of the cache."""
     config: dict[str, Any] | None
-    """None where it cannot be read."""
+    """The content of `config.json`; None if it cannot be read."""
 
     @property
     def id(self) -> str:
@@ -36,18 +36,14 @@ class Backtest:
         return self.folder.name
 
     @property
-    def strategies(self) -> list[str]:
-        """Agents, then benchmarks."""
-        settings = {} if self.config is None else self.config["settings"]
-        return [*(agent["label"] for agent in settings.get("agents", ())), *settings.get("strategies", ())]
-
-    @property
     def title(self) -> str:
-        """For a list to choose from: when, who, on what, and the end of the id, which differs for other results."""
+        """For a list: time, strategies, prices, days, and the end of the id, which tells results apart."""
         if self.config is None:
             return f"{self.id} (damaged)"
+        from portfolio_sdpo.portfolio.agent_titles import make_agent_title
+
         settings, data = self.config["settings"], self.config["data"]
-        agents = [agent["label"] for agent in settings["agents"]]
+        agents = [make_agent_title(agent["label"], agent["settings"]) for agent in settings["agents"]]
         count = len(settings["strategies"])
         who = [*agents, f"{count} benchmark{'s' * (count > 1)}"] if count else agents
         made = datetime.fromisoformat(self.config["created_at"])
@@ -65,7 +61,7 @@ def list_backtests() -> list[Backtest]:
 
 @dataclass(frozen=True, eq=False)
 class OpenBacktest:
-    """A backtest as the pages use it; shared between visitors, so nobody may change it."""
+    """A backtest as the pages use it; shared between visitors, so it must not be modified."""
 
     backtest: Backtest
     record: Record
@@ -79,7 +75,7 @@ class OpenBacktest:
 
     @property
     def horizon(self) -> int:
-        """Sessions of a period that the limit is about."""
+        """Sessions of a period to which the CVaR limit applies."""
         return int(self.record.config["settings"]["limit"]["horizon"])
 
 
@@ -92,7 +88,7 @@ def _read_mtime(folder: Path) -> int:
     try:
         return folder.stat().st_mtime_ns
     except OSError:
-        return 0  # gone since it was listed; reading it says so
+        return 0  # deleted since it was listed; reading it reports that
 
 
 @st.cache_resource(max_entries=1000, show_spinner=False)
@@ -101,7 +97,7 @@ def _config(folder: str, made: int) -> dict[str, Any] | None:
 
     try:
         config = read_config(Path(folder))
-        Backtest(Path(folder), made, config).title  # noqa: B018 - what cannot be listed is damaged
+        Backtest(Path(folder), made, config).title  # noqa: B018 - a config without a title is damaged
     except (RunError, KeyError, TypeError, ValueError):
         return None
     return config
@@ -119,7 +115,7 @@ def _open_backtest(folder: str, made: int, _backtest: Backtest) -> OpenBacktest:
     from portfolio_sdpo.backtest.record import KEYS, group_by_strategy, select_main, split_by_track
 
     record = _record(folder, made)
-    found = group_by_strategy(record.metrics)
+    found = group_by_strategy(record.metrics, record.config)
     assets = [str(column) for column in record.weights.columns if column not in KEYS]
     return OpenBacktest(
         _backtest,

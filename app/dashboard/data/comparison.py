@@ -19,36 +19,35 @@ MIN_SESSIONS = 20
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A strategy of a run with its seeds, or one seed of it, under a name of its own."""
+    """A strategy of a backtest with its seeds, or one seed of it, under a name that is unique on the page."""
 
     group: StrategyGroup
     tracks: dict[tuple[str, int | None], pd.DataFrame]
-    """Rows of the equity table by that name and seed."""
+    """Rows of the equity table by that name and the seed."""
     bootstrap: dict[str, Any] | None
-    """How the run drew its intervals."""
+    """Settings of the bootstrap from which the backtest's intervals come."""
 
     @property
     def rows(self) -> pd.DataFrame:
-        """Of the seed that is shown."""
+        """Rows of the middle seed."""
         return self.tracks[self.group.key]
 
 
-def make_lines(run: OpenBacktest, letter: str, chosen: Sequence[str], every_seed: bool) -> list[Line]:
-    """The chosen strategies of a run, which is called by a letter."""
+def make_lines(run: OpenBacktest, letter: str, names: Sequence[str], every_seed: bool) -> list[Line]:
+    """The selected strategies of a backtest, which the page calls by a letter."""
     prefix = f"{letter} · " if letter else ""
     bootstrap = run.record.config["settings"]["bootstrap"]
     found = []
     for group in run.groups:
-        if group.name not in chosen:
+        if group.name not in names:
             continue
         single = every_seed and len(group.records) > 1
         for records in [(record,) for record in group.records] if single else [group.records]:
-            name = prefix + group.name
-            if single:
-                # The seed before the name: who is shielded is known by the end of the name.
-                name = f"{prefix}seed {records[0]['seed']} · {group.name}"
+            # The seed comes before the name: the figures recognise a shielded strategy by the end of its name.
+            before = f"{prefix}seed {records[0]['seed']} · " if single else prefix
+            name = before + group.name
             tracks = {(name, record["seed"]): run.equity[group.name, record["seed"]] for record in records}
-            found.append(Line(StrategyGroup(name, group.kind, tuple(records)), tracks, bootstrap))
+            found.append(Line(StrategyGroup(name, group.kind, tuple(records), before + group.title), tracks, bootstrap))
     return found
 
 
@@ -75,7 +74,7 @@ def cut_to_span(lines: Sequence[Line], days: tuple[Any, Any]) -> list[Line]:
 
 
 def choose_rival(lines: Sequence[Line]) -> int:
-    """Whom the others are compared with at first: 1/N, else another benchmark, else the last."""
+    """The line that the others are compared with at first: 1/N, else another benchmark, else the last line."""
     names = [line.group.name.rpartition(" · ")[2] for line in lines]
     kinds = [line.group.kind for line in lines]
     if "equal-weight" in names:

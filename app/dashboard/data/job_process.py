@@ -1,7 +1,7 @@
-"""The process around one job: starts the command, waits, and writes down how it ended, whether anybody looks or not.
+"""The process around one job: it starts the command, waits for it, and writes its exit code to the job's folder.
 
-Arguments: the job's folder, and the file descriptor of its lock, which the command gets too: while either of them
-lives, the job does.
+Arguments: the job's folder, and the file descriptor of its lock. The command inherits the lock, so that the job counts
+as running while either of the two processes is alive.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from portfolio_sdpo.common.files import write_atomically
 
 def main(folder: Path, lock: int) -> int:
     """Run the command of the job; its exit code, negative for the signal that ended it, goes to `exit.json`."""
-    # Python's own handlers, which a new program does not inherit: even below a shell that ignores Ctrl-C in the
-    # background, the command is interrupted by it, and this process waits for how it takes that.
+    # Handlers of Python are not inherited by a new program. So Ctrl-C interrupts the command, even if the shell
+    # ignores it for background jobs, and this process stays to record the exit code.
     signal.signal(signal.SIGINT, lambda *_: None)
     command = json.loads((folder / "job.json").read_text())["command"]
     with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as error:

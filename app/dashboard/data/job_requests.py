@@ -1,6 +1,6 @@
-"""What can be started from the dashboard: settings, checked by the classes of the command line, as its arguments.
+"""Requests for a backtest or a retrain: checked like those of the command line, and turned into its arguments.
 
-What is None is left out of the command, and the preset, the champion or the prices decide.
+A setting that is None is left out of the command; the preset, the champion or the prices then determine it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 
 from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.portfolio.market import load_market
-from portfolio_sdpo.portfolio.presets import NO_AGENT, plan
+from portfolio_sdpo.portfolio.presets import NO_AGENT, Plan, plan
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.training_plan import RetrainSettings, load_champion, plan_training
@@ -38,11 +39,11 @@ class JobRequest(Settings):
     """TOML with fields of `AgentSettings`."""
 
     def settings_table(self) -> dict[str, Any]:
-        """What is in `config`."""
+        """The content of `config`."""
         try:
             return tomllib.loads(self.config)
         except ValueError as error:
-            raise SettingsError(f"config: this is not valid TOML ({error}).") from None
+            raise SettingsError(f"config: this is not valid TOML ({error}); correct it.") from None
 
     @property
     def config_text(self) -> str | None:
@@ -76,25 +77,15 @@ class BacktestRequest(JobRequest):
     jobs: int = 1
 
     def check(self) -> BacktestSettings:
-        """What the command will run with; a sentence says what is wrong, before anything starts."""
+        """The settings that the command will run with; raises a `PortfolioSdpoError` for a wrong one."""
         seeds = _parse_seeds(self.seeds)
         if self.jobs < 1:
             raise SettingsError(f"jobs: must be at least 1 (got {self.jobs}).")
         if not self.strategies and not self.algos:
-            raise SettingsError("strategies: name at least one strategy or agent.")
+            raise SettingsError("strategies: choose at least one benchmark or agent.")
         if not self.strategies:
             raise SettingsError("strategies: choose at least one benchmark to compare the agents with.")
-        planned = plan(
-            self.preset,
-            list(self.algos) or [NO_AGENT],
-            config=self.settings_table(),
-            alpha=self.alpha,
-            bound=self.bound,
-            horizon=self.horizon,
-            fee_bps=self.fee_bps,
-            cash=self.cash,
-            shield=self.shield,
-        )
+        planned = self._plan()
         settings = BacktestSettings(
             snapshot=self.snapshot,
             strategies=self.strategies,
@@ -112,11 +103,26 @@ class BacktestRequest(JobRequest):
             seeds=seeds,
             bootstrap={"seed": seeds[0]},
         )
-        load_market(settings.snapshot, settings.cash, settings.start, settings.end)  # whether there are such days
+        load_market(settings.snapshot, settings.cash, settings.start, settings.end)  # raises if there are no such days
         return settings
 
+    def _plan(self) -> Plan:
+        if self.fee_bps is not None and not 0.0 <= self.fee_bps < 1e4:
+            raise SettingsError(f"fee_bps: must be at least 0 and less than 10,000 (got {self.fee_bps:g}).")
+        return plan(
+            self.preset,
+            list(self.algos) or [NO_AGENT],
+            config=self.settings_table(),
+            alpha=self.alpha,
+            bound=self.bound,
+            horizon=self.horizon,
+            fee_bps=self.fee_bps,
+            cash=self.cash,
+            shield=self.shield,
+        )
+
     def arguments(self) -> list[str]:
-        """The command's, without `--config`."""
+        """The arguments of the command, without `--config`."""
         shield = [] if self.shield is None else ["--shield" if self.shield else "--no-shield"]
         options = self.list_common_options() | {
             "preset": self.preset,
@@ -132,9 +138,10 @@ class BacktestRequest(JobRequest):
 
     @property
     def title(self) -> str:
-        """In a few words."""
+        """The title of the job."""
         days = f", {self.start or 'first day'} to {self.end or 'last day'}" if self.start or self.end else ""
-        who = " and ".join(self.algos) or "benchmarks"
+        agents = self._plan().agents.items()
+        who = " and ".join(make_agent_title(label, agent.model_dump()) for label, agent in agents) or "benchmarks"
         return f"Backtest of {who} on {self.snapshot or SAMPLE}{days}"
 
 
@@ -148,12 +155,15 @@ class RetrainRequest(JobRequest):
     holdout: int = 126
 
     def check(self, registry: Registry) -> RetrainSettings:
-        """What the command will run with; a sentence says what is wrong, before anything starts."""
+        """The settings that the command will run with; raises a `PortfolioSdpoError` for a wrong one."""
         config = self.settings_table()
         limit = {"alpha": self.alpha, "bound": self.bound, "horizon": self.horizon}
         given = {name: value for name, value in limit.items() if value is not None}
         if given:
-            config["limit"] = {**config.get("limit", {}), **given}
+            known = config.get("limit", {})
+            if not isinstance(known, dict):
+                raise SettingsError(f"config: limit must be a table with bound, alpha and horizon (got {known!r}).")
+            config["limit"] = known | given
         settings = RetrainSettings(
             snapshot=self.snapshot,
             update=self.update,
@@ -169,11 +179,11 @@ class RetrainRequest(JobRequest):
         if plan.snapshot is not None:
             Store().find(plan.snapshot)
         elif self.update:
-            raise SettingsError("update: the bundled sample never changes; name a snapshot, or omit the update.")
+            raise SettingsError("update: the bundled sample never changes; choose a snapshot, or leave the update off.")
         return settings
 
     def arguments(self) -> list[str]:
-        """The command's, without `--config`."""
+        """The arguments of the command, without `--config`."""
         options = self.list_common_options() | {
             "preset": self.preset,
             "algo": self.algo,
@@ -184,7 +194,7 @@ class RetrainRequest(JobRequest):
 
     @property
     def title(self) -> str:
-        """In a few words."""
+        """The title of the job."""
         return f"Retrain on {self.snapshot or CHAMPION_PRICES}{', updated' * self.update}"
 
 
@@ -202,7 +212,7 @@ def submit(request: BacktestRequest | RetrainRequest) -> jobs.DashboardJob:
 
 
 def _format_options(given: dict[str, Any]) -> list[str]:
-    """`--name=value`, as one word: a negative number is no option, nor is whatever a name begins with."""
+    """`--name=value` as one word, so that a value that begins with a minus sign is not taken for an option."""
     return [f"--{name}={value}" for name, value in given.items() if value is not None]
 
 

@@ -1,13 +1,13 @@
-"""Backtests and retrains that the dashboard starts: the real command line in a process of its own, and how it stands.
+"""Backtests and retrains that the dashboard starts: each is a command in a process of its own, with its state in files.
 
 <home>/jobs/<id>/
-    job.json        what was asked for, and the command
+    job.json        kind and title of the job, and the command
     config.toml     settings of the agents, if any were given
-    lock            locked for as long as a process of the job runs; nothing else tells whether it does
+    lock            locked for as long as a process of the job runs; only this decides whether a job is running
     pid             of its process group
     progress.json   its progress (`common.progress`)
-    stdout, stderr  what the command wrote
-    stop            somebody asked it to stop
+    stdout, stderr  the output of the command
+    stop            a user has asked the job to stop
     exit.json       how it ended (`job_process`)
 
 The jobs in the registry belong to the REST service, which marks open ones as failed whenever it starts. The jobs here
@@ -42,14 +42,14 @@ from portfolio_sdpo.registry.records import make_id, utc_now
 
 JobKind = Literal["backtest", "retrain"]
 COMMAND = (sys.executable, "-P", "-m", "portfolio_sdpo")
-"""-P: what lies in the current folder is not imported in place of the package."""
+"""-P: modules in the current folder do not shadow the package."""
 WRAPPER = (sys.executable, "-P", "-m", "portfolio_sdpo_app.dashboard.data.job_process")
 UNCHANGED = 3
-"""The exit code of a retrain that was done and changed nothing (`cli.retrain`)."""
+"""The exit code of a retrain after which the champion stays (`cli.retrain`)."""
 MAX_RUNNING = 4
-"""Jobs at a time."""
+"""Jobs that may run at the same time."""
 LOG_BYTES = 20_000
-"""Bytes of what a job wrote that are shown, the last ones."""
+"""Size of the end of a job's log that is shown."""
 RESUME_HINT = "start it again with the same settings, and it resumes where it stopped."
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
@@ -58,23 +58,23 @@ _start_lock = threading.Lock()
 
 @dataclass(frozen=True)
 class DashboardJob:
-    """A job that was started here."""
+    """A job that was started from the dashboard."""
 
     job: Job
     title: str
-    """What was asked for, in a few words."""
+    """A short description for lists."""
     command: tuple[str, ...]
     folder: Path
     stopping: bool
-    """Somebody asked it to stop."""
+    """Whether a user has asked it to stop."""
 
     @property
     def running(self) -> bool:
-        """Whether a process is at it."""
+        """Whether a process of the job is alive."""
         return self.job.status == "running"
 
     def log(self) -> str:
-        """The end of what it wrote besides its result."""
+        """The end of the job's log."""
         try:
             with (self.folder / "stderr").open("rb") as file:
                 file.seek(max(file.seek(0, os.SEEK_END) - LOG_BYTES, 0))
@@ -84,12 +84,12 @@ class DashboardJob:
 
 
 def home() -> Path:
-    """Where jobs are kept."""
+    """The folder of all jobs."""
     return data_directory() / "jobs"
 
 
 def start(kind: JobKind, arguments: Sequence[str], title: str = "", config: str | None = None) -> DashboardJob:
-    """Begin, and return at once. `config`: TOML for the command's `--config`."""
+    """Start a job and return at once. `config`: TOML for the command's `--config`."""
     with _start_lock:
         running = [each for each in list_jobs() if each.running]
         if kind == "retrain" and any(each.job.kind == kind for each in running):
@@ -130,8 +130,8 @@ def list_jobs() -> list[DashboardJob]:
 
 
 def read(folder: Path) -> DashboardJob:
-    """How a job stands."""
-    # In this order: the process that holds the lock writes the exit before letting go.
+    """Read the state of a job."""
+    # In this order: the process that holds the lock writes `exit.json` before it releases the lock.
     alive = is_alive(folder / "lock")
     ended = _json(folder / "exit.json")
     record = _json(folder / "job.json")
@@ -139,7 +139,7 @@ def read(folder: Path) -> DashboardJob:
         kind, created = str(record["kind"]), datetime.fromisoformat(record["created_at"])
         title, command = str(record["title"]), tuple(map(str, record["command"]))
     except (KeyError, TypeError, ValueError):
-        raise NotRegisteredError(f"There is no job {folder.name!r}.") from None
+        raise NotRegisteredError(f"The job {folder.name} was not found.") from None
     stopping = (folder / "stop").exists()
     fraction, progress = _progress(folder)
     values: dict[str, Any] = {"status": "running", "ended_at": None, "result": None, "error": None}
@@ -158,7 +158,7 @@ def read(folder: Path) -> DashboardJob:
 
 
 def stop(folder: Path) -> None:
-    """Interrupt a job as Ctrl-C does; a second time, end it."""
+    """Interrupt a job as Ctrl-C does; the second call terminates it."""
     if not is_alive(folder / "lock"):
         return
     try:
@@ -174,13 +174,13 @@ def stop(folder: Path) -> None:
 
 
 def forget(folder: Path) -> None:
-    """Remove what is kept of a job that has ended; what came of it stays."""
+    """Remove the folder of a job that has ended; its results stay."""
     if not read(folder).running:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make(folder: Path, contents: dict[str, str]) -> None:
-    """The folder with its lock, there as a whole or not at all."""
+    """Create the folder with its lock, complete or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
     temporary.mkdir()
@@ -193,7 +193,7 @@ def _make(folder: Path, contents: dict[str, str]) -> None:
 def _spawn(folder: Path) -> None:
     environment = dict(os.environ) | {VARIABLE: str(folder / "progress.json")}
     with (folder / "lock").open("ab") as lock:
-        # Taken here and handed on, so that there is no moment in which the job seems dead.
+        # Locked here and passed on, so that the job counts as running at every moment.
         share_lock(lock)
         process = subprocess.Popen(
             [*WRAPPER, str(folder), str(lock.fileno())],
@@ -202,14 +202,14 @@ def _spawn(folder: Path) -> None:
             stderr=subprocess.DEVNULL,
             env=environment,
             pass_fds=(lock.fileno(),),
-            start_new_session=True,  # what ends the dashboard does not end it
+            start_new_session=True,  # a signal that ends the dashboard does not end the job
         )
         write_atomically(folder / "pid", str(process.pid).encode())
-    threading.Thread(target=process.wait, name="job", daemon=True).start()  # so that no zombie stays
+    threading.Thread(target=process.wait, name="job", daemon=True).start()  # reaps the process
 
 
 def _json(path: Path) -> Any:
-    """What is in a small file; None if there is none, or not yet all of it."""
+    """The content of a small file; None if it is missing or incomplete."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError):
@@ -226,7 +226,7 @@ def _progress(folder: Path) -> tuple[float, str]:
 
 @lru_cache(maxsize=256)
 def _result(folder: str, code: int | None) -> dict[str, Any] | None:
-    """What the command printed, without the records, which its folder holds; of a job that has ended, so it stays."""
+    """The result that the command printed, without the parts that its folder holds; final, so it is cached."""
     printed = _json(Path(folder, "stdout"))
     if not isinstance(printed, dict):
         return None
@@ -234,19 +234,19 @@ def _result(folder: str, code: int | None) -> dict[str, Any] | None:
 
 
 def _explain_failure(folder: Path, code: int | None, stopped: bool) -> str:
-    """Why a job failed, in a sentence."""
+    """One sentence with the reason why a job failed."""
     if stopped:
         return f"Stopped on request: {RESUME_HINT}"
     if code is None:
-        return f"Its process was killed, or the machine was restarted: {RESUME_HINT}"
+        return f"The process was killed, or the machine was restarted: {RESUME_HINT}"
     if code < 0:
         with suppress(ValueError):
-            return f"It was terminated by {signal.Signals(-code).name}: {RESUME_HINT}"
-    return _find_error_message(folder) or f"It ended with exit code {code}: its log is shown below."
+            return f"The process was terminated by {signal.Signals(-code).name}: {RESUME_HINT}"
+    return _find_error_message(folder) or f"The command ended with exit code {code}: see its log below."
 
 
 def _find_error_message(folder: Path) -> str | None:
-    """The sentence that the command line ends with, as JSON or as people read it (`cli._frame`)."""
+    """The error with which the command ended, as JSON or as text (`cli._frame`)."""
     try:
         lines = _ANSI.sub("", (folder / "stderr").read_text(errors="replace")).split("\n")
     except OSError:

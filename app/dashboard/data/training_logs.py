@@ -1,7 +1,7 @@
-"""Everything that trains or has trained, as one kind of log: a row per iteration, the objective, every constraint.
+"""The logs of all training runs in one form: a row per iteration with the objective and every constraint.
 
 experiments/<experiment>/<run>   a trainer's folder, live: a column for every metric of the algorithm
-backtests/<id>                   what an agent logged during the backtest, by agent and seed
+backtests/<id>                   the log of each agent and seed during a backtest
 walks/<run>                      the same for a backtest in progress, or one that was stopped and can be resumed
 agents/<id>                      agents that `train` saved
 models/<id>                      models that a retrain registered
@@ -27,6 +27,7 @@ import pandas as pd
 from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.common.locks import is_alive
 from portfolio_sdpo.errors import RegistryError
+from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.report.formats import share
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ class LogConstraint:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """Something that trains or trained."""
+    """A training run in the list."""
 
     key: str
-    """Where it is, as in the list above; tells it from all others."""
+    """Its place in the list above, which is unique."""
     title: str
     state: State
     changed: float
@@ -66,18 +67,18 @@ class LogEntry:
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """What an entry wrote down so far."""
+    """The log of a run so far."""
 
     frame: pd.DataFrame
     bounds: tuple[LogConstraint, ...]
     total: int | None
-    """Iterations that there will be, if that is known."""
+    """Number of iterations of the whole run, if it is known."""
     percent: bool
-    """Whether the objective is a growth."""
+    """Whether the return is shown as a percentage."""
 
 
 def list_entries(registry: Registry | None = None) -> list[LogEntry]:
-    """All of them: what is running first, then the newest."""
+    """All runs: those in progress first, then the newest."""
     home = data_directory()
     found = [
         *_experiments(home / "experiments"),
@@ -101,7 +102,7 @@ def read_version(entry: LogEntry) -> tuple[int, int]:
 
 
 def read_log(entry: LogEntry, registry: Registry | None = None) -> Log | None:
-    """What is written down by now; None before the first iteration, or while the file cannot be read."""
+    """The log so far; None before the first iteration, or while the file cannot be read."""
     facts = entry.facts
     match entry.key.partition("/")[0]:
         case "experiments" if "iterations" in facts:
@@ -145,7 +146,7 @@ def _trainer_log(entry: LogEntry) -> Log | None:
     if frame is None or frame.empty:
         return None
     bounds = tuple(
-        # "variance of reward <= 9" without its bound, which is told beside it.
+        # "variance of reward <= 9" without its bound, which the page shows beside it.
         LogConstraint(each["name"].partition(f" {each['sense']} ")[0], float(each["bound"]), each["sense"])
         for each in entry.facts["constraints"]
     )
@@ -153,7 +154,7 @@ def _trainer_log(entry: LogEntry) -> Log | None:
         if f"slack_{index}" not in frame and f"risk_{index}" in frame:
             sign = 1.0 if each.sense == "<=" else -1.0
             frame[f"slack_{index}"] = sign * (each.bound - frame[f"risk_{index}"])
-    frame["iteration"] += 1.0  # the trainer counts from 0, people and agents from 1
+    frame["iteration"] += 1.0  # the trainer counts from 0, agents and readers from 1
     return Log(frame, bounds, entry.facts["iterations"], percent=False)
 
 
@@ -199,7 +200,7 @@ def _run(folder: Path, key: str, config: dict[str, Any]) -> LogEntry:
 
 
 def _folders(home: Path, kind: str) -> Iterator[LogEntry]:
-    """Backtests and agents, which are there as a whole or not at all."""
+    """Backtests and agents, whose folders are written at once and complete."""
     for folder in _list_folders(home / kind):
         config = _config(folder)
         if config is None:
@@ -210,7 +211,7 @@ def _folders(home: Path, kind: str) -> Iterator[LogEntry]:
             continue
         with suppress(KeyError, TypeError):
             facts = _agent_facts(config["label"], config["seed"], config["settings"]) | {"total": config["updates"]}
-            title = f"agent {folder.name} · {config['label']}, seed {config['seed']}"
+            title = f"agent {folder.name} · {facts['title']}, seed {config['seed']}"
             yield LogEntry(key, title, "finished", _changed(folder), folder / "metrics.parquet", facts)
 
 
@@ -222,8 +223,8 @@ def _backtest(folder: Path, key: str, config: dict[str, Any]) -> Iterator[LogEnt
     with suppress(KeyError, TypeError):
         for agent in config["settings"]["agents"]:
             for seed in config["settings"]["seeds"]:
-                title = f"backtest {folder.name} · {agent['label']}, seed {seed}"
                 facts = _agent_facts(agent["label"], seed, agent["settings"])
+                title = f"backtest {folder.name} · {facts['title']}, seed {seed}"
                 yield LogEntry(f"{key}/{agent['label']}/{seed}", title, "finished", _changed(folder), file, facts)
 
 
@@ -233,7 +234,7 @@ def _walks(root: Path) -> Iterator[LogEntry]:
         if file.exists():
             state: State = "running" if is_alive(folder / ".lock") else "stopped"
             facts = _progress_facts(str(file), _changed(file))
-            who = f"{facts['agent']}, seed {facts['seed']} · " if facts else ""
+            who = f"{facts['title']}, seed {facts['seed']} · " if facts else ""
             title = f"backtest in progress · {who}{folder.name}"
             yield LogEntry(f"walks/{folder.name}", title, state, _changed(file), file, facts)
 
@@ -253,13 +254,15 @@ def _models(registry: Registry) -> Iterator[LogEntry]:
         for model in registry.models()[:MODELS]:
             config = model.config
             facts = _agent_facts(config["label"], config["seed"], model.settings) | {"model": model.id}
-            title = f"model {model.id} · {config['label']}, seed {config['seed']}"
+            title = f"model {model.id} · {facts['title']}, seed {config['seed']}"
             yield LogEntry(f"models/{model.id}", title, "finished", model.created_at.timestamp(), None, facts)
 
 
 def _agent_facts(label: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
-    algorithm = settings["learner"]["kind"]
-    return {"agent": label, "algorithm": algorithm, "seed": int(seed), "limit": settings["limit"]}
+    """What the page shows of an agent; `agent` is its label in the log, `title` how readers see it."""
+    title = make_agent_title(label, settings)
+    learner = settings["learner"]["kind"]
+    return {"agent": label, "title": title, "learner": learner, "seed": int(seed), "limit": settings["limit"]}
 
 
 def _list_folders(folder: Path) -> list[Path]:
@@ -291,7 +294,7 @@ def _known_config(folder: str, changed: int) -> dict[str, Any] | None:
 
 
 def _json(path: Path | None) -> Any:
-    """None for what is not there, or not JSON."""
+    """The content of a file; None if it is missing or not JSON."""
     try:
         return None if path is None else json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -309,7 +312,7 @@ def _rows(path: Path) -> int:
 
 
 def _parquet(path: Path | None) -> pd.DataFrame | None:
-    """None for what is not there, or is not a table (any more, or yet)."""
+    """The table in a file; None if it is missing or unreadable at the moment."""
     import pyarrow as pa
 
     try:

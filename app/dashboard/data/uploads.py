@@ -1,7 +1,7 @@
-"""A file from the browser becomes a snapshot, by the function that `data import` uses.
+"""Turn an uploaded file into a snapshot, with the function that `data import` uses.
 
-It stays as <home>/uploads/<hash of its content>/<its name>: the snapshot's manifest says where its prices came from,
-and the same file again is known to be the same.
+The file is kept as <home>/uploads/<hash of its content>/<its name>: the manifest of the snapshot points to it, and a
+file that is uploaded again is recognised.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from portfolio_sdpo.prices.layouts.files import ENDINGS, file_kind
 from portfolio_sdpo.prices.snapshots import SaveResult, check_name
 
 MAX_MEGABYTES = 200
-"""Megabytes of a file that is taken."""
+"""Size limit of an upload, in megabytes."""
 MAX_UNPACKED_MEGABYTES = 1024
-"""Megabytes that a packed one may come to."""
+"""Size limit of a compressed file after decompression, in megabytes."""
 _MEGABYTE = 1 << 20
 _ODD = re.compile(r"[^A-Za-z0-9._^=+&@$!#,;'()~ %-]")
-"""What names of files are cleared of; the rest may be part of a ticker."""
+"""Characters that are replaced in file names; all others may be part of a ticker."""
 
 
 def import_upload(name_of_file: str, content: bytes, snapshot: str, **options: Any) -> SaveResult:
-    """Keep the file and make the snapshot, with the options of `import_snapshot`; a failure leaves nothing behind."""
+    """Store the file and create its snapshot, with the options of `import_snapshot`; a failure leaves nothing."""
     check_name(snapshot)
     safe = make_safe_name(name_of_file)
     _check_size(safe, content)
@@ -53,13 +53,13 @@ def import_upload(name_of_file: str, content: bytes, snapshot: str, **options: A
                 f"{safe} cannot be stored ({error.strerror}): free some space in {folder.parent}."
             ) from None
         if isinstance(error, PortfolioSdpoError) and str(path) in str(error):
-            # The user's own name for it, not the place that it has here.
+            # The name that the user gave to the file, not its path on this machine.
             raise type(error)(str(error).replace(str(path), safe)) from None
         raise
 
 
 def make_safe_name(name: str) -> str:
-    """The last part of a name of a file from anywhere, without what a file system or a page could stumble over.
+    """The last part of a file name, without characters that are unsafe in a path or on a page.
 
     >>> make_safe_name("../../etc/pass<wd>.csv")
     'pass_wd_.csv'
@@ -67,12 +67,12 @@ def make_safe_name(name: str) -> str:
     last = PureWindowsPath(PurePosixPath(name).name).name
     safe = _ODD.sub("_", last).strip().lstrip(".")[-120:]
     if file_kind(Path(safe)) is None or safe.lower() in ENDINGS:
-        raise LayoutError(f"{safe or 'this'}: files of this type cannot be read; use {ENDINGS}.")
+        raise LayoutError(f"{safe or 'The file'}: files of this type cannot be read; use {ENDINGS}.")
     return safe
 
 
 def propose_name(name_of_file: str) -> str:
-    """A name for the snapshot, from that of the file.
+    """A name for the snapshot, derived from the name of the file.
 
     >>> propose_name("My prices (2021).csv.gz")
     'My-prices-2021'
@@ -85,7 +85,7 @@ def propose_name(name_of_file: str) -> str:
 
 def _check_size(name: str, content: bytes) -> None:
     if len(content) > MAX_MEGABYTES * _MEGABYTE:
-        raise LayoutError(f"{name} is larger than {MAX_MEGABYTES} MB: import it with `portfolio-sdpo data import`.")
+        raise LayoutError(f"{name} is larger than {MAX_MEGABYTES} MB: upload fewer years or tickers.")
     if not name.lower().endswith(".gz"):
         return
     size = 0
@@ -96,4 +96,4 @@ def _check_size(name: str, content: bytes) -> None:
                 if size > MAX_UNPACKED_MEGABYTES * _MEGABYTE:
                     raise LayoutError(f"{name} unpacks to more than {MAX_UNPACKED_MEGABYTES} MB: use a smaller file.")
     except (OSError, EOFError, zlib.error):
-        return  # what reads it says so
+        return  # the reader reports a damaged file

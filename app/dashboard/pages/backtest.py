@@ -1,6 +1,6 @@
-"""*Backtest*: what strategies earned, how far they fell, what they held, and whether the promise on risk was kept.
+"""*Backtest*: wealth, drawdowns and weights of strategies, and whether they kept the promise on risk.
 
-All figures are those of `metrics.json` and the tables of the run, drawn by what draws the report.
+All figures come from `metrics.json` and the tables of the backtest, and are drawn by the functions of the report.
 """
 
 from __future__ import annotations
@@ -109,10 +109,11 @@ def _track(chosen: OpenBacktest) -> None:
     st.subheader("One strategy in detail")
     record = choose_track(chosen, "track")
     key = record["strategy"], record["seed"]
+    title = next(group.title for group in chosen.groups if group.name == key[0])
     equity = chosen.equity[key]
     st.markdown("**Weights over time**")
     spec, _ = figures.weights(chosen.weights[key], chosen.assets)
-    show_figure(spec, "weights", f"Weights of {key[0]} after each day's trade, cash at the bottom.", legend=True)
+    show_figure(spec, "weights", f"Weights of {title} after each day's trade, cash at the bottom.", legend=True)
     step = figures.step_of(len(equity))
     st.caption(
         f"Weights after each day's trade, with cash at the bottom. Only the {figures.AREAS} largest stocks have "
@@ -121,7 +122,7 @@ def _track(chosen: OpenBacktest) -> None:
     st.markdown(f"**Returns over {chosen.horizon} sessions: promised and realised CVaR**")
     _distribution(chosen, record, equity)
     st.markdown("**Monthly returns**")
-    show_html(monthly(equity, str(key[0])))
+    show_html(monthly(equity, title))
 
 
 def _distribution(chosen: OpenBacktest, record: dict[str, Any], equity: Any) -> None:

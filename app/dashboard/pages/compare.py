@@ -1,4 +1,4 @@
-"""*Compare*: runs, strategies, seeds and α's side by side, and differences paired where sessions agree."""
+"""*Compare*: backtests, strategies, seeds and levels of α side by side, with differences on common sessions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..widgets.pickers import list_readable_backtests
 from ..widgets.sample import offer_sample
 from ..widgets.style import show_html
 
-RUNS, SHOWN = 2, 8
-"""How many runs and strategies are compared when nobody has chosen yet."""
+RUNS, STRATEGIES = 2, 8
+"""How many backtests and strategies are selected when the page is first opened."""
 
 
 def render() -> None:
@@ -52,21 +52,29 @@ def render() -> None:
 
 
 def _choose_lines(runs: list[Backtest]) -> list[Line]:
-    """The tracks to show, by strategy or by seed."""
+    """Let the user select the tracks to show, by strategy or by seed."""
     everything = [open_backtest(run) for run in runs]
-    names = list(dict.fromkeys(group.name for each in everything for group in each.groups))
-    agents = [name for each in everything for name in [g.name for g in each.groups if g.kind != "benchmark"]]
-    known = [name for name in MAIN_BENCHMARKS if name in names]
-    default = list(dict.fromkeys([*agents, *known]))[:SHOWN]
+    titles: dict[str, dict[str, None]] = {}  # a name may have other titles in other backtests: sets with an order
+    for group in (group for each in everything for group in each.groups):
+        titles.setdefault(group.name, {})[group.title] = None
+    agents = [group.name for each in everything for group in each.groups if group.kind != "benchmark"]
+    known = [name for name in MAIN_BENCHMARKS if name in titles]
+    default = list(dict.fromkeys([*agents, *known]))[:STRATEGIES]
     left, right = st.columns([4, 1], vertical_alignment="bottom")
-    chosen = left.multiselect("Strategies", names, default=default, key="strategies")
+    names = left.multiselect(
+        "Strategies",
+        list(titles),
+        default=default,
+        format_func=lambda name: " or ".join(titles[name]),
+        key="strategies",
+    )
     seeds = right.toggle(
         "Every seed", key="seeds", help="Show one line per seed instead of the middle seed with a band."
     )
     return [
         line
         for letter, each in zip(_letters(runs), everything, strict=True)
-        for line in make_lines(each, letter, chosen, seeds)
+        for line in make_lines(each, letter, names, seeds)
     ]
 
 
@@ -82,8 +90,8 @@ def _curves(lines: list[Line]) -> None:
     tracks = {key: rows for line in lines for key, rows in line.tracks.items()}
     spec = figures.curves(tracks, [line.group for line in lines], "wealth", percent=False)
     for trace in spec["data"]:
-        trace["visible"] = True  # each of them was chosen
-    show_figure(spec, "equity", "Wealth over time of all chosen strategies.", legend=True, log=log)
+        trace["visible"] = True  # the user selected each of them
+    show_figure(spec, "equity", "Wealth over time of all selected strategies.", legend=True, log=log)
 
 
 def _differences(lines: list[Line]) -> None:
@@ -91,11 +99,17 @@ def _differences(lines: list[Line]) -> None:
     if len(lines) < 2:
         st.caption("Choose at least two strategies.")
         return
-    names = [line.group.name for line in lines]
-    rival = st.selectbox("Compared with", names, index=choose_rival(lines), key="rival")
-    show_html(render_differences(lines, lines[names.index(rival)]))
+    by_name = {line.group.name: line for line in lines}
+    rival = st.selectbox(
+        "Compared with",
+        list(by_name),
+        index=choose_rival(lines),
+        format_func=lambda name: by_name[name].group.title,
+        key="rival",
+    )
+    show_html(render_differences(lines, by_name[rival]))
 
 
 def _letters(runs: list[Backtest]) -> list[str]:
-    """What the runs are called here; a single one needs no name."""
+    """The letters of the backtests on this page; a single backtest needs none."""
     return [""] if len(runs) == 1 else [chr(ord("A") + place % 26) + "′" * (place // 26) for place in range(len(runs))]

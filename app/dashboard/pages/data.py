@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import streamlit as st
@@ -10,8 +11,10 @@ from portfolio_sdpo.errors import PortfolioSdpoError, SnapshotError
 from portfolio_sdpo.prices.cleaning import Repairs
 from portfolio_sdpo.prices.layouts import LAYOUTS
 from portfolio_sdpo.prices.manifest import Manifest
+from portfolio_sdpo.prices.returns import UNITS
 from portfolio_sdpo.prices.snapshots import Snapshot, Store
 
+from ..data.form_errors import UPLOAD_LABELS, describe_error
 from ..data.uploads import MAX_MEGABYTES, import_upload, propose_name
 from ..widgets.figures import show_figure
 from ..widgets.snapshot_tables import draw_prices, render_facts, render_list, render_provenance, render_quality
@@ -20,7 +23,9 @@ from ..widgets.style import show_html
 SNAPSHOT = "snapshot"
 """The query parameter with a snapshot's name: its page can be linked to."""
 TICKERS = 8
-"""Curves that are shown at first."""
+"""Tickers whose prices are drawn at first."""
+AUTOMATIC = "recognise automatically"
+FIRST_DAY, LAST_DAY = date(1800, 1, 1), date(2100, 12, 31)
 
 
 def render() -> None:
@@ -37,14 +42,14 @@ def render() -> None:
             st.error(str(problem), icon=":material/error:")
     with st.expander("Upload a price file", icon=":material/upload_file:", expanded=not found):
         _upload()
-    sound = [name for name, entry in found.items() if isinstance(entry, Manifest)]
-    if sound:
-        _inspect(store, sound)
+    readable = [name for name, entry in found.items() if isinstance(entry, Manifest)]
+    if readable:
+        _inspect(store, readable)
 
 
 def _show_message() -> None:
-    """What the previous run of the page did."""
-    if message := st.session_state.pop("data-told", None):
+    """Show the message that an action left before the page was drawn again."""
+    if message := st.session_state.pop("data-message", None):
         st.success(message, icon=":material/check:")
 
 
@@ -59,7 +64,7 @@ def _manifests(store: Store) -> dict[str, Manifest | SnapshotError]:
 
 
 def _offer() -> None:
-    """Nothing is there yet."""
+    """Offer the bundled sample where there is no snapshot yet."""
     st.info("There is no snapshot yet. Upload a file, or use the bundled sample.", icon=":material/info:")
     if st.button("Use the bundled sample", type="primary", icon=":material/bolt:", key="sample"):
         from portfolio_sdpo.prices.ingest import fetch_snapshot
@@ -70,10 +75,10 @@ def _offer() -> None:
 
 
 def _leave_message(manifest: Manifest, new: bool) -> None:
-    """Say what was done once the page is drawn again."""
-    held = f"{len(manifest.tickers)} tickers, {manifest.start} to {manifest.end}"
-    st.session_state["data-told"] = (
-        f"Snapshot {manifest.name} was created: {held}."
+    """Keep a message about a new snapshot, and draw the page again."""
+    content = f"{len(manifest.tickers)} tickers, {manifest.start} to {manifest.end}"
+    st.session_state["data-message"] = (
+        f"Snapshot {manifest.name} was created: {content}."
         if new
         else f"Snapshot {manifest.name} already holds exactly these prices."
     )
@@ -83,16 +88,18 @@ def _leave_message(manifest: Manifest, new: bool) -> None:
 
 
 def _upload() -> None:
-    """A file, what to call it, and what the reader cannot know."""
+    """A form with a file, the name of its snapshot, and the options for reading it."""
     file = st.file_uploader(
         "CSV, CSV.gz or Parquet",
         type=["csv", "gz", "parquet"],
         max_upload_size=MAX_MEGABYTES,
         help="Wide (a column per ticker), long (a row per date and ticker), or one ticker's table as Yahoo, Nasdaq or "
-        "Quandl write it. The layout is recognised.",
+        "Quandl write it. The layout is recognised automatically.",
     )
     if file is None:
-        st.caption(f"At most {MAX_MEGABYTES} MB. Import a larger file, or a folder, with `portfolio-sdpo data import`.")
+        st.caption(
+            f"At most {MAX_MEGABYTES} MB. The command `portfolio-sdpo data import` reads larger files and folders."
+        )
         return
     name = st.text_input("Name of the snapshot", propose_name(file.name), key=f"name-{file.file_id}")
     with st.popover("Reading options and repairs"):
@@ -103,24 +110,50 @@ def _upload() -> None:
         with st.spinner("Reading and checking the prices"):
             saved = import_upload(file.name, file.getvalue(), name.strip(), **options)
     except PortfolioSdpoError as error:
-        st.error(str(error), icon=":material/error:")
+        st.error(describe_error(error, UPLOAD_LABELS), icon=":material/error:")
         return
     _leave_message(saved.snapshot.manifest, saved.new)
 
 
 def _options() -> dict[str, Any]:
-    layout = st.selectbox("Layout", [None, *LAYOUTS], format_func=lambda each: each or "recognise automatically")
-    order = {"decided from the file": None, "day first": True, "month first": False}
-    first = st.selectbox("03/01/2011 is", list(order))
-    calendar = st.text_input("Calendar", "XNYS", help="A calendar of `exchange_calendars`, or none for no check.")
-    duplicates = st.selectbox(
-        "Two prices for one day", [None, "first", "last"], format_func=lambda each: each or "refuse the file"
+    labels = UPLOAD_LABELS
+    layout = st.selectbox(
+        labels["layout"],
+        [AUTOMATIC, *LAYOUTS],
+        accept_new_options=True,
+        help="You can also type a layout with options, such as long:ticker=tic,price=close.",
     )
-    drop = st.checkbox("Treat zero and negative prices as missing")
-    closed = st.checkbox("Drop days on which the exchange is closed")
+    order = {"decided from the file": None, "day first": True, "month first": False}
+    first = st.selectbox(labels["dayfirst"], list(order))
+    numbers = st.selectbox(
+        labels["returns"],
+        [None, *UNITS],
+        format_func=lambda unit: "prices" if unit is None else f"{unit} returns",
+        help="Returns are turned into prices that start at 100. 1 % is 0.01 as a decimal, 1.0 as a percentage, "
+        "ln(1.01) as a log return and 1.01 as a gross return.",
+    )
+    to_daily = st.checkbox(labels["to_daily"], help="For intraday prices: a snapshot holds one price per day.")
+    tickers = st.text_input(labels["tickers"], placeholder="all", help="Only these, separated by commas.")
+    start, end = (
+        column.date_input(labels[edge], None, FIRST_DAY, LAST_DAY, format="YYYY-MM-DD")
+        for column, edge in zip(st.columns(2), ("start", "end"), strict=True)
+    )
+    calendar = st.text_input(
+        labels["calendar"], "XNYS", help="A calendar of `exchange_calendars`, or none for no check."
+    )
+    duplicates = st.selectbox(
+        labels["duplicates"], [None, "first", "last"], format_func=lambda each: each or "refuse the file"
+    )
+    drop = st.checkbox(labels["non_positive"])
+    closed = st.checkbox(labels["extra_sessions"])
     return {
-        "layout": layout,
+        "layout": None if layout == AUTOMATIC else layout,
         "dayfirst": order[first],
+        "returns": numbers,
+        "to_daily": to_daily,
+        "tickers": tuple(name.strip() for name in tickers.split(",") if name.strip()),
+        "start": start,
+        "end": end,
         "calendar": None if calendar.strip().lower() in ("none", "") else calendar.strip(),
         "repairs": Repairs(
             duplicates=duplicates, non_positive="drop" if drop else None, extra_sessions="drop" if closed else None
@@ -129,7 +162,7 @@ def _options() -> dict[str, Any]:
 
 
 def _inspect(store: Store, names: list[str]) -> None:
-    """One snapshot: its prices, its quality, its versions."""
+    """Show one snapshot: its prices, quality, provenance and versions."""
     asked = st.query_params.get(SNAPSHOT)
     name = st.selectbox("Snapshot", names, index=names.index(asked) if asked in names else 0, key="snapshot")
     st.query_params[SNAPSHOT] = name
@@ -146,7 +179,7 @@ def _inspect(store: Store, names: list[str]) -> None:
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the prices")
 def _open(root: str, name: str, digest: str) -> Snapshot:
-    """By the hash of its manifest, so that a new version is read and an old one is not read again."""
+    """Open a snapshot; it is cached by the hash of its manifest, so that a new version is read."""
     return Store().open(name)
 
 
@@ -162,5 +195,5 @@ def _prices(snapshot: Snapshot) -> None:
     if chosen:
         alt = f"Prices of {', '.join(chosen[:TICKERS])}, each 100 at its first day."
         show_figure(draw_prices(snapshot.frame, chosen), "prices", alt, legend=True, log=log)
-    more = f" {len(tickers) - len(chosen)} more can be chosen." if len(chosen) < len(tickers) else ""
-    st.caption(f"Each ticker is 100 on its first day.{more}")
+    more = f" {len(tickers) - len(chosen)} more tickers can be added." if len(chosen) < len(tickers) else ""
+    st.caption(f"The price of each ticker is scaled to 100 on its first day.{more}")

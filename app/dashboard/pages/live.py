@@ -13,6 +13,7 @@ from html import escape
 
 import streamlit as st
 
+from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.serving import (
     Answer,
@@ -42,15 +43,15 @@ def render() -> None:
     settings = AnswerSettings.from_environment()  # as for the service
     with st.spinner("The champion is computing today's weights. It trains on new prices first."):
         served = make_answer(decisions, state, settings)
-        shown = served
+        answer = served
         if isinstance(served, Refusal) and served.kind == "stale-data":
-            shown = make_answer(decisions, state, AnswerSettings(max_age_sessions=sys.maxsize))
+            answer = make_answer(decisions, state, AnswerSettings(max_age_sessions=sys.maxsize))
     if isinstance(served, Refusal) and served.kind != "no-champion":
-        st.error(f"The service refuses to give weights. {served.detail}", icon=":material/block:")
-    if isinstance(shown, Refusal):
-        _offer_next_step(shown)
+        st.error(f"The service does not serve weights now. {served.detail}", icon=":material/block:")
+    if isinstance(answer, Refusal):
+        _offer_next_step(answer)
         return
-    _show(shown, state, _decide_previous_session(decisions, state))
+    _show(answer, state, _decide_previous_session(decisions, state))
 
 
 def _show(answer: Answer, state: ChampionState, previous: Decision | None) -> None:
@@ -84,7 +85,7 @@ def _render_cards(content: Weights, state: ChampionState) -> list[str]:
             render_card("Promised CVaR", content.promised_cvar, _percent2, "promised_cvar", meaning, content.limit)
         )
         found.append(render_card("CVaR on past prices", content.past_cvar, _percent2, "past_cvar", "after the shield"))
-    found.append(render_card("Cash", content.weights["CASH"], percent, "cash", f"{_count_held(content)} stocks held"))
+    found.append(render_card("Cash", content.weights["CASH"], percent, "cash", _format_held(content)))
     if content.model is not None and state.model is not None and state.promotion is not None:
         found.append(
             render_card(
@@ -109,10 +110,10 @@ def _render_cards(content: Weights, state: ChampionState) -> list[str]:
 
 def _render_facts(content: Weights, state: ChampionState) -> str:
     facts = {
-        "Model": "none" if content.model is None else f"{content.model.id} ({content.model.label})",
+        "Model": "none" if content.model is None else f"{content.model.id} ({_name_agent(content.model.label, state)})",
         "Promotion": "none" if state.promotion is None else f"{state.promotion.seq}: {state.promotion.reason}",
-        "sha256 of the prices": "none" if content.data is None else content.data.sha256,
-        "Let through by the shield": "nothing" if content.shield_factor is None else percent(content.shield_factor),
+        "SHA-256 of the prices": "none" if content.data is None else content.data.sha256,
+        "Risky weights kept by the shield": "none" if content.shield_factor is None else percent(content.shield_factor),
         "Insufficient price history": ", ".join(content.removed) or "none",
     }
     return (
@@ -120,6 +121,10 @@ def _render_facts(content: Weights, state: ChampionState) -> str:
         + "".join(f"<dt>{key}</dt><dd>{escape(text)}</dd>" for key, text in facts.items())
         + "</dl>"
     )
+
+
+def _name_agent(label: str, state: ChampionState) -> str:
+    return label if state.model is None else make_agent_title(label, state.model.settings)
 
 
 def _offer_next_step(refusal: Refusal) -> None:
@@ -154,8 +159,9 @@ def _percent2(value: float) -> str:
     return percent(value, 2)
 
 
-def _count_held(content: Weights) -> int:
-    return sum(weight >= VISIBLE for name, weight in content.weights.items() if name != "CASH")
+def _format_held(content: Weights) -> str:
+    count = sum(weight >= VISIBLE for name, weight in content.weights.items() if name != "CASH")
+    return f"{count} stock{'s' * (count != 1)} held"
 
 
 def _now() -> datetime:

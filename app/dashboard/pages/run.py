@@ -1,4 +1,4 @@
-"""*Run*: start a backtest or a retrain with checked settings, and watch what was started."""
+"""*Run*: start a backtest or a retrain with checked settings, and follow the jobs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import streamlit as st
 
 from portfolio_sdpo.backtest.strategies import STRATEGIES
 from portfolio_sdpo.errors import PortfolioSdpoError
+from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.portfolio.presets import NO_AGENT, PRESETS
 from portfolio_sdpo.prices.snapshots import Store
 
 from ..data import jobs
+from ..data.form_errors import RUN_LABELS, describe_error
 from ..data.job_requests import CHAMPION_PRICES, SAMPLE, BacktestRequest, RetrainRequest, submit
 from ..data.registry import open_registry
 from ..navigation import get_page
@@ -23,10 +25,10 @@ from ..widgets.sample import END, START
 from ..widgets.sample import STRATEGIES as USUAL
 
 SECONDS = 1.0
-"""Between two looks at jobs that are going."""
-SHOWN = 20
-"""Jobs, the newest ones."""
-SPEND = {"backtest": "Start the backtest", "retrain": "Start the retrain"}
+"""Seconds between two updates of the list while a job is running."""
+MAX_JOBS = 20
+"""The newest jobs are listed, up to this number."""
+BUTTONS = {"backtest": "Start the backtest", "retrain": "Start the retrain"}
 BADGES = {
     "running": ":blue-badge[:material/sync: running]",
     "queued": ":gray-badge[:material/hourglass: queued]",
@@ -57,47 +59,56 @@ def render() -> None:
             submit(request)
             st.toast("The job has started. It keeps running when this page is closed.", icon=":material/play_circle:")
     except PortfolioSdpoError as error:
-        st.error(str(error), icon=":material/error:")
+        st.error(describe_error(error, RUN_LABELS), icon=":material/error:")
     st.subheader("Jobs")
-    going = any(each.running for each in jobs.list_jobs())
-    st.fragment(_jobs, run_every=SECONDS if going else None)(going)
+    running = any(each.running for each in jobs.list_jobs())
+    st.fragment(_jobs, run_every=SECONDS if running else None)(running)
 
 
 def _backtest_form(snapshots: tuple[str, ...]) -> BacktestRequest | None:
     left, right = st.columns(2)
-    prices = left.selectbox("Prices", [SAMPLE, *snapshots], key="backtest-prices")
+    prices = left.selectbox(RUN_LABELS["snapshot"], [SAMPLE, *snapshots], key="backtest-prices")
     preset = right.selectbox(
-        "Preset", list(PRESETS), key="backtest-preset", help="The defaults of all settings that you do not change."
+        RUN_LABELS["preset"],
+        list(PRESETS),
+        key="backtest-preset",
+        help="The defaults of all settings that you do not change.",
     )
     base = PRESETS[preset]
     sample = prices == SAMPLE
     with st.form("backtest", enter_to_submit=False):
         algos = st.multiselect(
-            "Learning agents",
+            RUN_LABELS["algo"],
             list(base.agents),
+            format_func=lambda name: make_agent_title(name, base.agents[name].model_dump()),
             key=f"algos-{preset}",
             help="Agents train during the backtest, which takes minutes.",
         )
         usual = [name for name in USUAL if name in STRATEGIES]
-        strategies = st.multiselect("Benchmarks", list(STRATEGIES), default=usual, help="Benchmarks take seconds.")
+        strategies = st.multiselect(
+            RUN_LABELS["strategies"], list(STRATEGIES), default=usual, help="Benchmarks take seconds."
+        )
         first, last, seeds = st.columns(3)
-        start = _day(first, "First decision", date.fromisoformat(START) if sample else None, prices)
-        end = _day(last, "Last day", date.fromisoformat(END) if sample else None, prices)
-        chosen = seeds.text_input(
-            "Seeds", "0", help="Whole numbers separated by commas. Each agent is backtested once per seed."
+        start = _day(first, RUN_LABELS["start"], date.fromisoformat(START) if sample else None, prices)
+        end = _day(last, RUN_LABELS["end"], date.fromisoformat(END) if sample else None, prices)
+        seed_list = seeds.text_input(
+            RUN_LABELS["seeds"], "0", help="Whole numbers separated by commas. Each agent is backtested once per seed."
         )
         limit = _limit(preset, next(iter(base.agents.values())).limit.model_dump())
         fee, cash, shield = st.columns(3, vertical_alignment="bottom")
-        fee_bps = fee.number_input("Fee, basis points", value=base.fee_bps, step=1.0, key=f"fee-{preset}")
-        rate = cash.text_input("Cash rate", str(base.cash), help="zero, tbill, or an annual rate such as 0.02.")
-        shielded = shield.toggle(
-            "Shield", base.shield, key=f"shield-{preset}", help="Also show every agent behind the shield."
+        fee_bps = fee.number_input(RUN_LABELS["fee_bps"], value=base.fee_bps, step=1.0, key=f"fee-{preset}")
+        rate = cash.text_input(RUN_LABELS["cash"], str(base.cash), help="zero, tbill, or an annual rate such as 0.02.")
+        use_shield = shield.toggle(
+            RUN_LABELS["shield"],
+            base.shield,
+            key=f"shield-{preset}",
+            help="Also show every agent behind the shield, which moves weights to cash until the CVaR limit holds.",
         )
         with st.expander("More"):
-            weight = st.number_input("Maximum weight per stock", value=None, step=0.05, placeholder="no limit")
-            processes = st.number_input("Strategies in parallel", value=1, step=1)
+            weight = st.number_input(RUN_LABELS["max_weight"], value=None, step=0.05, placeholder="no limit")
+            processes = st.number_input(RUN_LABELS["jobs"], value=1, step=1)
             config = _config("backtest")
-        if not st.form_submit_button(SPEND["backtest"], type="primary", icon=":material/play_arrow:"):
+        if not st.form_submit_button(BUTTONS["backtest"], type="primary", icon=":material/play_arrow:"):
             return None
     return BacktestRequest(
         snapshot=None if sample else prices,
@@ -106,11 +117,11 @@ def _backtest_form(snapshots: tuple[str, ...]) -> BacktestRequest | None:
         strategies=tuple(strategies),
         start=start,
         end=end,
-        seeds=chosen,
+        seeds=seed_list,
         **limit,
         fee_bps=_changed(fee_bps, base.fee_bps),
         cash=_changed(rate.strip(), str(base.cash)),
-        shield=_changed(shielded, base.shield),
+        shield=_changed(use_shield, base.shield),
         max_weight=weight,
         jobs=processes,
         config=config,
@@ -121,27 +132,25 @@ def _retrain_form(snapshots: tuple[str, ...]) -> RetrainRequest | None:
     champion = open_registry().champion()
     if champion is None:
         st.caption("There is no champion yet. The first model that keeps its limit on the held-out days becomes one.")
-    nobody = SAMPLE if champion is None else CHAMPION_PRICES
+    usual = SAMPLE if champion is None else CHAMPION_PRICES
     with st.form("retrain", enter_to_submit=False):
         left, middle, right = st.columns(3, vertical_alignment="bottom")
-        prices = left.selectbox("Prices", [nobody, *snapshots], key="retrain-prices")
+        prices = left.selectbox(RUN_LABELS["snapshot"], [usual, *snapshots], key="retrain-prices")
         same = "the champion's" if champion is not None else "default"
         preset = middle.selectbox("Settings", [same, *(name for name in PRESETS if name != same)], key="retrain-preset")
-        update = right.toggle(
-            "Update the prices first", help="Fetch new prices from the snapshot's source before training."
-        )
+        update = right.toggle(RUN_LABELS["update"], help="Fetch new prices from the snapshot's source before training.")
         limit = _limit("retrain", dict.fromkeys(("bound", "alpha", "horizon")))
         one, two = st.columns(2)
         holdout = one.number_input(
-            "Held-out sessions", value=126, step=1, help="The last sessions, on which models are evaluated."
+            RUN_LABELS["holdout"], value=126, step=1, help="The last sessions, on which models are evaluated."
         )
-        seed = two.number_input("Seed", value=None, step=1, placeholder="the champion's, or 0")
+        seed = two.number_input(RUN_LABELS["seed"], value=None, step=1, placeholder="the champion's, or 0")
         with st.expander("More"):
             config = _config("retrain")
-        if not st.form_submit_button(SPEND["retrain"], type="primary", icon=":material/play_arrow:"):
+        if not st.form_submit_button(BUTTONS["retrain"], type="primary", icon=":material/play_arrow:"):
             return None
     return RetrainRequest(
-        snapshot=None if prices == nobody else prices,
+        snapshot=None if prices == usual else prices,
         preset=preset if preset in PRESETS and (champion is not None or preset != "default") else None,
         update=update,
         **limit,
@@ -152,20 +161,20 @@ def _retrain_form(snapshots: tuple[str, ...]) -> RetrainRequest | None:
 
 
 def _limit(key: str, usual: dict[str, Any]) -> dict[str, Any]:
-    """The promise on risk; None for what is as usual. No ranges here: the settings know them, and say so."""
+    """The CVaR limit; None for a value that was not changed. The ranges are checked by the settings."""
     bound, alpha, horizon = st.columns(3)
     left = "as before" if usual["bound"] is None else None
     found = {
         "bound": bound.number_input(
-            "CVaR limit", value=usual["bound"], step=0.01, format="%.3f", key=f"bound-{key}", placeholder=left,
+            RUN_LABELS["bound"], value=usual["bound"], step=0.01, format="%.3f", key=f"bound-{key}", placeholder=left,
             help="Lowest allowed mean return of the worst periods. A loss is negative.",
         ),
         "alpha": alpha.number_input(
-            "Tail α", value=usual["alpha"], step=0.01, format="%.3f", key=f"alpha-{key}", placeholder=left,
+            RUN_LABELS["alpha"], value=usual["alpha"], step=0.01, format="%.3f", key=f"alpha-{key}", placeholder=left,
             help="Share of periods that count as the worst: 0.05 = 5 %.",
         ),
         "horizon": horizon.number_input(
-            "Horizon, sessions", value=usual["horizon"], step=1, key=f"horizon-{key}", placeholder=left
+            RUN_LABELS["horizon"], value=usual["horizon"], step=1, key=f"horizon-{key}", placeholder=left
         ),
     }  # fmt: skip
     return {name: _changed(value, usual[name]) for name, value in found.items()}
@@ -186,7 +195,10 @@ def _day(column: Any, label: str, usual: date | None, prices: str) -> date | Non
 
 def _config(key: str) -> str:
     return st.text_area(
-        "Agent settings (TOML)", key=f"config-{key}", placeholder=TOML, help="The same format as the file of --config."
+        RUN_LABELS["config"],
+        key=f"config-{key}",
+        placeholder=TOML,
+        help="Settings of the agents that have no field of their own here, one per line.",
     )
 
 
@@ -194,14 +206,14 @@ def _changed(value: Any, usual: Any) -> Any:
     return None if value == usual else value
 
 
-def _jobs(going: bool) -> None:
-    """Everything that was started here, and what the service was asked for."""
+def _jobs(running: bool) -> None:
+    """All jobs that were started here, and those of the REST service."""
     found = jobs.list_jobs()
-    if going and not any(each.running for each in found):
-        st.rerun()  # stop looking
+    if running and not any(each.running for each in found):
+        st.rerun()  # nothing runs any more: end the updates
     if not found:
         st.caption("No job has been started here yet. Jobs keep running when the page is closed, and are listed here.")
-    for each in found[:SHOWN]:
+    for each in found[:MAX_JOBS]:
         try:
             _job(each)
         except PortfolioSdpoError as error:
@@ -212,8 +224,8 @@ def _jobs(going: bool) -> None:
 def _job(each: jobs.DashboardJob) -> None:
     job = each.job
     with st.container(border=True):
-        told, action = st.columns([5, 1], vertical_alignment="center")
-        told.markdown(f"{BADGES[job.status]} **{_plain(each.title) or job.kind}**  \n:small[{_when(each)}]")
+        summary, action = st.columns([5, 1], vertical_alignment="center")
+        summary.markdown(f"{BADGES[job.status]} **{_plain(each.title) or job.kind}**  \n:small[{_when(each)}]")
         if each.running:
             word = "Terminate" if each.stopping else "Stop"
             if action.button(word, key=f"stop-{job.id}", icon=":material/stop_circle:"):
@@ -228,7 +240,7 @@ def _job(each: jobs.DashboardJob) -> None:
             jobs.forget(each.folder)
             st.rerun()
         if job.error is not None:
-            st.error(_plain(job.error), icon=":material/error:")
+            st.error(_plain(describe_error(job.error, RUN_LABELS)), icon=":material/error:")
         if job.result is not None:
             _result(job.kind, job.result)
         with st.expander("Command and log"):
@@ -240,7 +252,7 @@ def _job(each: jobs.DashboardJob) -> None:
 
 
 def _result(kind: str, result: dict[str, Any]) -> None:
-    """What came of it, with the page that shows it."""
+    """The result of a job, with a link to the page that shows it."""
     if kind == "backtest" and "folder" in result:
         name = Path(result["folder"]).name
         st.page_link(
@@ -255,9 +267,9 @@ def _result(kind: str, result: dict[str, Any]) -> None:
 def _service_jobs() -> None:
     """Jobs of the REST service, which keeps them in the registry."""
     try:
-        found = open_registry().jobs(limit=SHOWN)
+        found = open_registry().jobs(limit=MAX_JOBS)
     except PortfolioSdpoError:
-        return  # other pages say so
+        return  # the Live page reports it
     if found:
         with st.expander(f"Jobs of the REST service ({len(found)})"):
             for job in found:
@@ -267,12 +279,12 @@ def _service_jobs() -> None:
 
 def _when(each: jobs.DashboardJob) -> str:
     job = each.job
-    told = f"started {job.created_at:%Y-%m-%d %H:%M:%S} UTC"
+    text = f"started {job.created_at:%Y-%m-%d %H:%M:%S} UTC"
     if job.ended_at is not None:
-        told += f", took {(job.ended_at - job.created_at).total_seconds():.0f} s"
-    return told + (", stop requested" if each.running and each.stopping else "")
+        text += f", took {(job.ended_at - job.created_at).total_seconds():.0f} s"
+    return text + (", stop requested" if each.running and each.stopping else "")
 
 
 def _plain(text: str) -> str:
-    """Text as it is, where Streamlit would see Markdown."""
+    """Escape what Streamlit would take for Markdown."""
     return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>#+!|$~:" else letter for letter in text)

@@ -1,4 +1,4 @@
-"""*Training*: return and risk of a run while it learns, updated live."""
+"""*Training*: return and risk of a run over its iterations, updated while it trains."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..widgets.training_figures import (
 LOG = "log"
 """The query parameter with the key of a log: its page can be linked to."""
 SECONDS = 2.0
-"""Between two looks at a run that is going."""
+"""Seconds between two updates of a run in progress."""
 WORDS = {
     "running": (":blue-badge[:material/sync: running]", "running"),
     "finished": (":green-badge[:material/check: finished]", "finished"),
@@ -47,13 +47,13 @@ SAMPLE = BacktestRequest(
     start=date(2019, 1, 2),
     end=date(2019, 3, 29),
 )
-"""What is offered where nothing has trained yet: the agent of `portfolio-sdpo demo` on the bundled prices."""
+"""What the page offers when nothing has been trained yet: the agent of `portfolio-sdpo demo` on the bundled sample."""
 
 
 def render() -> None:
     """The page."""
     st.title("Training")
-    if message := st.session_state.pop("training-told", None):
+    if message := st.session_state.pop("training-message", None):
         st.success(message, icon=":material/check:")
     found = _entries()
     if not found:
@@ -65,12 +65,12 @@ def render() -> None:
 
 
 def _offer() -> None:
-    """Nothing has trained yet: say how to begin, and offer the sample; wait for what has only just begun."""
+    """Offer the sample where nothing has been trained yet; while a job is starting, wait for its log."""
     if any(each.running for each in jobs.list_jobs()):
         st.fragment(_wait, run_every=SECONDS)()
         return
     st.info(
-        "Nothing has been trained here yet: start a backtest with an agent, a retrain or an experiment.",
+        "Nothing has been trained yet. Start a backtest with an agent, a retrain or an experiment.",
         icon=":material/info:",
     )
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -79,19 +79,20 @@ def _offer() -> None:
             st.rerun()
         st.page_link(get_page("run"), label="Choose prices and settings")
     st.caption(
-        "The sample is a backtest of SDPO on nine large US stocks in the first quarter of 2019. It takes a few minutes."
+        "The sample is a backtest of SDPO (analytic) on nine large US stocks in the first quarter of 2019. It takes a "
+        "few minutes."
     )
 
 
 def _wait() -> None:
-    """A job is running, and what it learns is not written down yet."""
-    going = [each.job for each in jobs.list_jobs() if each.running]
-    if not going or _entries():
+    """Show the progress of jobs that have not written a training log yet."""
+    running = [each.job for each in jobs.list_jobs() if each.running]
+    if not running or _entries():
         st.rerun()
     st.info(
         "A job is running. Its training log appears here after its first decision.", icon=":material/hourglass_top:"
     )
-    for job in going:
+    for job in running:
         st.progress(job.fraction, text=job.progress or "starting")
     st.page_link(get_page("run"), label="Show the job", icon=":material/play_circle:")
 
@@ -106,7 +107,7 @@ def _entries() -> list[training_logs.LogEntry]:
 
 
 def _choose(found: Sequence[training_logs.LogEntry]) -> training_logs.LogEntry:
-    """One of them: the one in the address, or the first."""
+    """Let the user select a run: at first the one in the address, or the newest."""
     asked = st.query_params.get(LOG)
     places = {entry.key: place for place, entry in enumerate(found)}
     if asked is not None and asked not in places:
@@ -124,24 +125,24 @@ def _choose(found: Sequence[training_logs.LogEntry]) -> training_logs.LogEntry:
 
 
 def _show_run(key: str, live: bool) -> None:
-    """The chosen run as it stands now; it is looked up each time, since it keeps changing."""
+    """Show the selected run; it is looked up at every update, since its state changes."""
     try:
         entry = next((each for each in _entries() if each.key == key), None)
         if entry is None:
             # A backtest in progress has finished, or a folder was deleted.
-            st.session_state["training-told"] = (
+            st.session_state["training-message"] = (
                 "The run has ended and its folder no longer exists. The newest run is shown instead."
             )
             if key.startswith("walks/"):
-                st.session_state["training-told"] = "The backtest has finished, and its results are saved."
+                st.session_state["training-message"] = "The backtest has finished, and its results are saved."
             st.query_params.pop(LOG, None)
             st.rerun()
         if live and entry.state != "running":
-            st.rerun()  # stop looking
+            st.rerun()  # the run has ended: end the updates
         _state(entry)
         log = _read(entry)
         if log is None:
-            st.info("There is no log yet: a run writes its log together with its checkpoints.")
+            st.info("There is no log yet. A run writes its log together with its checkpoints.", icon=":material/info:")
         else:
             _figures(log, entry.state)
         _facts(entry)
@@ -150,32 +151,32 @@ def _show_run(key: str, live: bool) -> None:
 
 
 def _read(entry: training_logs.LogEntry) -> training_logs.Log | None:
-    """The log, read again only when its file has changed; while that cannot be read, as it was before."""
-    kept: dict[str, Any] = st.session_state.setdefault("training-log", {})
+    """The log; it is read again only when its file has changed, and an unreadable file leaves the last one in place."""
+    cache: dict[str, Any] = st.session_state.setdefault("training-log", {})
     version = training_logs.read_version(entry)
-    if kept.get("key") != (entry.key, version):
+    if cache.get("key") != (entry.key, version):
         log = training_logs.read_log(entry, open_registry() if entry.file is None else None)
-        if log is None and kept.get("key", ("",))[0] == entry.key:
-            return kept["log"]
-        kept |= {"key": (entry.key, version), "log": log}
-    return kept["log"]
+        if log is None and cache.get("key", ("",))[0] == entry.key:
+            return cache["log"]
+        cache |= {"key": (entry.key, version), "log": log}
+    return cache["log"]
 
 
 def _state(entry: training_logs.LogEntry) -> None:
-    """Whether it runs, and when it was last heard of."""
-    told = WORDS[entry.state][0]
+    """Show whether the run is in progress, and when it last wrote to its log."""
+    text = WORDS[entry.state][0]
     ago = format_age(time.time() - entry.changed)
     match entry.state:
         case "running":
-            told += f"  last updated {ago}; refreshed every {SECONDS:g} s"
+            text += f"  Last updated {ago}. This page refreshes every {SECONDS:g} s."
         case "stopped":
-            told += (
-                f"  no process is running, last updated {ago}. It waits for the rest of its backtest, or resumes from "
-                "its checkpoint when it is started again with the same settings."
+            text += (
+                f"  Last updated {ago}. No process is running: the run is waiting for other runs of its backtest, or "
+                "was stopped. It resumes from its checkpoint when it is started again with the same settings."
             )
         case _:
-            told += f"  {ago}"
-    st.markdown(told)
+            text += f"  {ago}"
+    st.markdown(text)
     if entry.message:
         st.error(entry.message, icon=":material/error:")
 
@@ -231,7 +232,7 @@ def _barrier(log: training_logs.Log, index: int) -> None:
 
 
 def _cards(log: training_logs.Log, state: training_logs.State) -> str:
-    """The newest figures."""
+    """The headline figures."""
     frame = log.frame
     last = frame.tail(WINDOW)
     made = "in total" if state == "finished" else "so far"
@@ -266,6 +267,6 @@ def _cards(log: training_logs.Log, state: training_logs.State) -> str:
 
 def _facts(entry: training_logs.LogEntry) -> None:
     with st.expander("Settings"):
-        shown = {name: value for name, value in entry.facts.items() if not isinstance(value, (list, dict))}
-        st.markdown("  \n".join(f"{name}: `{value}`" for name, value in shown.items() if value != "") or "–")
+        facts = {name: value for name, value in entry.facts.items() if not isinstance(value, (list, dict))}
+        st.markdown("  \n".join(f"{name}: `{value}`" for name, value in facts.items() if value != "") or "–")
         st.caption(entry.key)

@@ -12,7 +12,8 @@ __all__ = ["format_age", "format_sessions", "percent", "render_card"]
 
 
 def format_sessions(count: int) -> str:
-    """
+    """A number of sessions in words.
+
     >>> format_sessions(1), format_sessions(3)
     ('1 session', '3 sessions')
     """
@@ -29,7 +30,8 @@ def format_age(seconds: float) -> str:
         if seconds >= size:
             count = int(seconds // size)
             return f"{count:,} {unit}{'s' * (count > 1)} ago"
-    return f"{max(int(seconds), 0)} seconds ago"
+    count = max(int(seconds), 0)
+    return f"{count} second{'s' * (count != 1)} ago"
 
 
 def render_card(
@@ -42,7 +44,7 @@ def render_card(
     *,
     words: str | None = None,
 ) -> str:
-    """A large figure with its full precision beside it, or words; against a limit, whether it is within."""
+    """A large figure with its full precision in a `data` element, or words; with a limit, whether it is met."""
     if words is not None:
         figure = f"<span class='figure words' data-name='{name}'>{escape(words)}</span>"
     elif value is None:

@@ -17,7 +17,7 @@ SYMBOLS = {"agent": "circle", "shielded": "circle-open", "benchmark": "square"}
 
 
 def render_results(lines: Sequence[Line]) -> str:
-    """A row per line: its α and limit, its figures with their intervals, whether it kept the limit."""
+    """A row per line: its α and limit, its figures with their intervals, and whether the limit was kept."""
     rows = []
     for line in lines:
         record = line.group.median
@@ -31,9 +31,9 @@ def render_results(lines: Sequence[Line]) -> str:
             cells.append(f"<td>{text}</td>")
             if field == "cvar_window":
                 cells.append(f"<td>{verdict(promise['kept'])}</td>")
-        name = escape(line.group.name)
+        name, title = escape(line.group.name), escape(line.group.title)
         days = f"<small>{escape(record['start'])} to {escape(record['end'])}</small>"
-        rows.append(f"<tr data-row='{name}'><th scope='row'>{name}{days}</th>{''.join(cells)}</tr>")
+        rows.append(f"<tr data-row='{name}'><th scope='row'>{title}{days}</th>{''.join(cells)}</tr>")
     headings = ["Strategy", "α", "Limit", *(heading for _, heading, _, _ in COLUMNS)]
     headings.insert(headings.index("CVaR") + 1, "Kept")
     caption = (
@@ -50,7 +50,7 @@ def render_differences(lines: Sequence[Line], rival: Line) -> str:
     for line in lines:
         if line is rival:
             continue
-        name = escape(line.group.name)
+        name, title = escape(line.group.name), escape(line.group.title)
         both = pair_returns(line.rows, rival.rows)
         if both is None:
             cells = f"<td>{NONE}</td><td>no common sessions</td><td>0</td>"
@@ -60,10 +60,11 @@ def render_differences(lines: Sequence[Line], rival: Line) -> str:
             low, high = found["interval"] or (None, None)
             interval = "" if low is None or high is None else span(low, high, percent)
             cells = f"<td>{figure_of(found, 'growth', percent)}</td><td>{interval}</td><td>{len(both[0])}</td>"
-        rows.append(f"<tr data-row='{name}'><th scope='row'>{name}</th>{cells}</tr>")
+        rows.append(f"<tr data-row='{name}'><th scope='row'>{title}</th>{cells}</tr>")
     caption = (
-        f"Annual log growth in excess of {escape(rival.group.name)} on the sessions that both have. Both are resampled "
-        "together for the interval, so that common moves cancel. With several seeds, the middle seeds are compared."
+        f"Annual log growth in excess of {escape(rival.group.title)} on the sessions that both have. Both are "
+        "resampled together for the interval, so that common moves cancel. With several seeds, the middle seeds "
+        "are compared."
     )
     return table(caption, ["Strategy", "Excess growth a year", "Interval", "Sessions"], rows)
 
@@ -79,7 +80,7 @@ def draw_risk_and_return(lines: Sequence[Line]) -> Spec:
         point: Spec = {
             "type": "scatter",
             "mode": "markers",
-            "name": escape(line.group.name),
+            "name": escape(line.group.title),
             "x": [record["cvar_window"]],
             "y": [record["cagr"]],
             "marker": {

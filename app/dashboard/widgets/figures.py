@@ -1,6 +1,6 @@
-"""How plotly figures of the report are drawn on the pages, in colours that can be seen on light and dark.
+"""The report's plotly figures on the pages, in colours that are visible in the light and in the dark theme.
 
-Colours are Okabe and Ito's, told apart with any kind of colour vision (`report.figures`).
+The colours are those of Okabe and Ito, which all kinds of colour vision can distinguish (`report.figures`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .sketch import draw_empty_sketch, draw_sketch
 from .style import show_html
 
 _NEUTRAL = {"ink": "#7d8894", "muted": "#8d99a5", "line": "rgba(128,138,148,0.25)", "cash": "rgba(128,138,148,0.45)"}
-"""Greys that stand out on white and on black."""
+"""Greys that are visible on white and on black."""
 _SEPARATOR = "rgba(255,255,255,0.55)"
 _CONFIG = {
     "displaylogo": False,
@@ -44,7 +44,7 @@ def show_figure(
 
 
 def prepare_figure(spec: Spec, *, legend: bool = False, log: bool = False) -> tuple[list[Spec], Spec]:
-    """Traces and layout as they are drawn here: in colours for light and dark, with Streamlit's own fonts."""
+    """Traces and layout for the pages: colours for both themes, and Streamlit's fonts."""
     layout = apply_colours(spec["layout"])
     # Streamlit's theme sets these, in light and in dark.
     for part in ("font", "hoverlabel", "modebar"):
@@ -77,7 +77,7 @@ def prepare_figure(spec: Spec, *, legend: bool = False, log: bool = False) -> tu
 
 
 def apply_colours(part: Any) -> Any:
-    """A copy with the style sheet's colours as ones that can be seen on light and dark."""
+    """A copy in which the style sheet's colours are replaced by ones that are visible in both themes."""
     text = re.sub(r'"var\(--(\w+)\)"', lambda found: json.dumps(_NEUTRAL.get(found[1], _SEPARATOR)), json.dumps(part))
     return json.loads(text)
 
@@ -89,7 +89,7 @@ def _plot(data: list[Spec], layout: Spec, name: str, alt: str) -> None:
 
 
 def _add_legend(traces: list[Spec]) -> list[Spec]:
-    """Curves with entries in a legend; those that are hidden at first can be asked for there, bands go with them."""
+    """Curves with entries in a legend, where a curve that is hidden at first can be shown; bands follow their curve."""
     for trace in traces:
         if "meta" in trace:
             trace["legendgroup"] = trace["meta"]

@@ -1,4 +1,4 @@
-"""Choosing among backtests and their tracks, the same way on every page."""
+"""Selection boxes for backtests and their tracks, the same on every page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RUN = "run"
 
 
 def list_readable_backtests() -> list[Backtest]:
-    """All that can be read, the newest first; the others are named."""
+    """All backtests that can be read, the newest first; a warning names each of the others."""
     found = list_backtests()
     for each in found:
         if each.config is None:
@@ -22,7 +22,7 @@ def list_readable_backtests() -> list[Backtest]:
 
 
 def choose_backtest(found: list[Backtest]) -> Backtest:
-    """One of them: the one in the address, or the newest."""
+    """Let the user select a backtest: at first the one in the address, or the newest."""
     asked = st.query_params.get(RUN)
     places = {each.id: place for place, each in enumerate(found)}
     if asked is not None and asked not in places:
@@ -40,11 +40,17 @@ def choose_backtest(found: list[Backtest]) -> Backtest:
 
 
 def choose_track(backtest: OpenBacktest, key: str) -> dict[str, Any]:
-    """The record of a strategy, and if it has several seeds of one of these; the main one and the middle at first."""
-    names = [group.name for group in backtest.groups]
+    """The record of one strategy and seed; at first the main strategy with its middle seed."""
+    groups = {group.name: group for group in backtest.groups}
     left, right = st.columns([3, 1])
-    name = left.selectbox("Strategy", names, index=names.index(backtest.main.name), key=f"{key}-strategy")
-    group = backtest.groups[names.index(name)]
+    name = left.selectbox(
+        "Strategy",
+        list(groups),
+        index=list(groups).index(backtest.main.name),
+        format_func=lambda each: groups[each].title,
+        key=f"{key}-strategy",
+    )
+    group = groups[name]
     if len(group.records) == 1:
         return group.records[0]
     seeds = [record["seed"] for record in group.records]

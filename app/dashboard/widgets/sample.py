@@ -1,4 +1,4 @@
-"""The bundled sample, for users without a backtest: benchmarks in 2019, written like any other backtest."""
+"""The backtest of benchmarks on the bundled sample that is offered to users without a backtest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ START, END = "2019-01-02", "2019-12-31"
 
 
 def run_sample() -> None:
-    """Run it, with its progress on the page."""
+    """Run the backtest, with its progress on the page."""
     from portfolio_sdpo.backtest.run import BacktestSettings
     from portfolio_sdpo.report.result import run_backtest
 

@@ -13,10 +13,12 @@ from portfolio_sdpo.prices.cleaning import Finding, Report
 from portfolio_sdpo.prices.manifest import Manifest
 from portfolio_sdpo.report.figures import COLOURS, DASHES, Spec
 
+from ..data.form_errors import UPLOAD_LABELS, describe_error
+
 POINTS = 1500
-"""Days at most in the chart; of longer histories, every n-th day."""
+"""Days that are drawn at most; of a longer history, every n-th day."""
 ROWS = 200
-"""Findings that are shown."""
+"""Findings that are listed at most."""
 SEVERITIES = {"error": "error", "warning": "warning", "info": "note"}
 
 
@@ -50,7 +52,7 @@ def _age(last: date) -> str:
 
 
 def render_facts(manifest: Manifest) -> str:
-    """The figures of one snapshot, large."""
+    """The headline figures of one snapshot."""
     carried = sum(map(len, manifest.carried.values()))
     cells = {
         "Sessions": (f"{manifest.rows:,}", f"{manifest.start} to {manifest.end}"),
@@ -67,7 +69,7 @@ def render_facts(manifest: Manifest) -> str:
 
 
 def draw_prices(frame: pd.DataFrame, tickers: list[str]) -> Spec:
-    """Prices of some tickers, each 100 at its first; a gap stays a gap."""
+    """Prices of some tickers, each scaled to 100 at its first; gaps are not filled."""
     step = max(1, -(-len(frame) // POINTS))
     # The last day is always there.
     rows = np.arange(len(frame) - 1, -1, -step)[::-1]
@@ -103,7 +105,7 @@ def draw_prices(frame: pd.DataFrame, tickers: list[str]) -> Spec:
 
 
 def render_quality(manifest: Manifest) -> str:
-    """What cleaning found, the gravest first."""
+    """The findings of the cleaning, the most serious first."""
     findings = Report.from_json(manifest.report).findings
     messages = [
         *(f"{ticker} could not be fetched: {reason}" for ticker, reason in manifest.failures.items()),
@@ -114,21 +116,23 @@ def render_quality(manifest: Manifest) -> str:
     if not findings:
         return f"<p>Cleaning found no problems in these prices.</p>{notes}"
     rows = "".join(_row(finding) for finding in findings[:ROWS])
-    head = "<tr><th scope='col'>Kind</th><th scope='col'>Ticker</th><th scope='col'>Days</th><th scope='col'></th></tr>"
+    head = "".join(f"<th scope='col'>{heading}</th>" for heading in ("Kind", "Ticker", "Days", "Finding"))
     left = (
-        f"<p class='note'>{len(findings) - ROWS} more findings are listed by `portfolio-sdpo data show`.</p>"
+        f"<p class='note'>{len(findings) - ROWS} more findings are listed by the command "
+        "<code>portfolio-sdpo data show</code>.</p>"
         if len(findings) > ROWS
         else ""
     )
-    table = f"<div class='scroll'><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>"
+    table = f"<div class='scroll'><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     return f"<p class='sub'>{_count_by_severity(findings)}</p>{table}{left}{notes}"
 
 
 def _row(finding: Finding) -> str:
+    sentence = escape(describe_error(finding.sentence, UPLOAD_LABELS))
     colour = "" if finding.severity == "info" else " class='bad'"
     return (
         f"<tr><th scope='row'{colour}>{escape(finding.kind)}</th><td>{escape(finding.ticker or 'all')}</td>"
-        f"<td>{finding.count:,}</td><td class='words'>{escape(finding.sentence)}</td></tr>"
+        f"<td>{finding.count:,}</td><td class='words'>{sentence}</td></tr>"
     )
 
 

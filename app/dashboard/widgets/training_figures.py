@@ -15,23 +15,23 @@ from portfolio_sdpo.report.formats import percent as as_percent
 from ..data.training_logs import LogConstraint
 
 POINTS = 1500
-"""Iterations at most in a curve; of more, the mean of neighbours."""
+"""Points of a curve at most; of more iterations, neighbours are averaged."""
 BARS = 60
-"""Bars at most in a picture of regimes."""
+"""Bars of the figure of regimes at most."""
 WINDOW = 20
-"""Iterations over which an estimate is averaged for the eye."""
+"""Iterations over which noisy estimates are averaged."""
 REGIMES = {
     "interior": ("#0072B2", "inside"),
     "margin": ("#E69F00", "in the margin"),
     "violated": ("#D55E00", "in violation"),
 }
-"""Colour and word of each, from safe to unsafe."""
+"""Colour and label of each regime, from safe to unsafe."""
 OUTSIDE = ("exact", "integrated", "true")
-"""What measures a policy from outside, the best first: `exact_risk_0`, `true_return`."""
+"""Prefixes of independent measurements, the best first: `exact_risk_0`, `true_return`."""
 
 
 def draw_objective(frame: pd.DataFrame, percent: bool) -> Spec:
-    """The return over the iterations, and beside the learner's estimate what was independent measurement."""
+    """The return over the iterations: the learner's estimate and, where there is one, an independent measurement."""
     data = [*_estimate(frame, "return", "learner's estimate", percent)]
     measured = next((name for kind in OUTSIDE if (name := f"{kind}_return") in frame), None)
     if measured is not None:
@@ -79,7 +79,7 @@ def draw_constraint(frame: pd.DataFrame, index: int, bounded: LogConstraint) -> 
     layout["annotations"] = [
         {
             "xref": "paper",
-            # On the forbidden side and at the left: there a run that starts safely is not.
+            # On the unsafe side at the left, where a run that starts safely draws nothing.
             "x": 0.005,
             "xanchor": "left",
             "y": bounded.bound,
@@ -93,7 +93,7 @@ def draw_constraint(frame: pd.DataFrame, index: int, bounded: LogConstraint) -> 
 
 
 def draw_regimes(frame: pd.DataFrame, index: int) -> Spec:
-    """In which regime the barrier was: shares of neighbouring iterations, stacked."""
+    """The regimes of the barrier, as stacked shares of neighbouring iterations."""
     words = name_regimes(frame, index)
     size = max(1, -(-len(frame) // BARS))
     groups = np.arange(len(frame)) // size
@@ -133,18 +133,18 @@ def name_regimes(frame: pd.DataFrame, index: int) -> pd.Series[Any]:
 
 
 def format_value(value: float, percent: bool) -> str:
-    """A figure to the eye."""
+    """A value in text."""
     return as_percent(value, 2) if percent else f"{value:.4g}".replace("-", "−")
 
 
 def _estimate(frame: pd.DataFrame, column: str, name: str, percent: bool) -> list[Spec]:
-    """A noisy column: its values faint, their running mean plain."""
+    """A noisy column: its values as a faint line, and their running mean."""
     if column not in frame:
         return []
-    faint = _line(frame, column, f"{name}, each", "rgba(0,114,178,0.30)", percent)
+    faint = _line(frame, column, f"{name}, every iteration", "rgba(0,114,178,0.30)", percent)
     faint["line"]["width"] = 1
     smooth = frame[["iteration"]].assign(mean=frame[column].rolling(WINDOW, min_periods=1).mean())
-    return [faint, _line(smooth, "mean", f"{name}, mean of {WINDOW}", "#0072B2", percent)]
+    return [faint, _line(smooth, "mean", f"{name}, mean of {WINDOW} iterations", "#0072B2", percent)]
 
 
 def _line(frame: pd.DataFrame, column: str, name: str, colour: str, percent: bool) -> Spec:
@@ -165,10 +165,10 @@ def _line(frame: pd.DataFrame, column: str, name: str, colour: str, percent: boo
 
 
 def _reach(values: list[Any], bound: float) -> tuple[float, float]:
-    """From the lowest to the highest, with the bound inside; the few wildest estimates may be cut off."""
+    """The range of an axis that contains the bound; a few extreme estimates may lie outside."""
     finite = [each[np.isfinite(each)] for each in values if len(each)]
-    shown = np.concatenate([*finite, [bound]]) if finite else np.array([bound])
-    low, high = (float(edge) for edge in np.quantile(shown, [0.005, 0.995]))
+    everything = np.concatenate([*finite, [bound]]) if finite else np.array([bound])
+    low, high = (float(edge) for edge in np.quantile(everything, [0.005, 0.995]))
     low, high = min(low, bound), max(high, bound)
     room = 0.12 * (high - low) or max(abs(bound), 1.0) * 0.1
     return low - room, high + room
@@ -188,7 +188,7 @@ def _layout(frame: pd.DataFrame, percent: bool, height: int = 260) -> Spec:
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hovermode": "x unified",
         "showlegend": False,
-        # There is no iteration between the second and the third.
+        # Ticks at whole iterations only.
         "xaxis": axis
         | ({"dtick": 1} if len(frame) < 10 else {})
         | {"showgrid": False, "title": {"text": "iteration", "standoff": 10}},

@@ -1,4 +1,4 @@
-"""Today's weights as show_bars and as a table, the largest first."""
+"""Today's weights as bars and as a table, the largest first."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ BARS = 20
 ROWS = 60
 """Stocks with a row of their own."""
 VISIBLE = 0.00005
-"""What rounds to 0.0 % is not listed."""
+"""Weights below this round to 0.0 % and are not listed."""
 
 
 def order_assets(weights: Mapping[str, float], before: Mapping[str, float] | None) -> list[str]:
-    """Cash, then what is or was held, the largest first."""
+    """Cash, then all stocks that are held or were held before, the largest first."""
     known = before or {}
     held = [name for name in weights if name != CASH and max(weights[name], known.get(name, 0.0)) >= VISIBLE]
     return [CASH, *sorted(held, key=lambda name: (-weights[name], name))]
 
 
 def show_bars(weights: Mapping[str, float], before: Mapping[str, float] | None, since: str) -> None:
-    """A bar per asset, and a mark where it stood before."""
+    """A bar per asset, and a mark at its weight of the previous session."""
     names = order_assets(weights, before)
     shown, rest = names[: BARS + 1], names[BARS + 1 :]
     label = f"{len(rest)} others"
@@ -84,7 +84,7 @@ def show_bars(weights: Mapping[str, float], before: Mapping[str, float] | None, 
 
 
 def render_weights(weights: Mapping[str, float], before: Mapping[str, float] | None, since: str) -> str:
-    """Weights with their change; the full precision stands beside each."""
+    """A table of weights and their changes, with the full precision in `data` elements."""
     names = order_assets(weights, before)
     rows = []
     for name in names[:ROWS]:

@@ -63,10 +63,11 @@ def test_live_needs_no_fastapi():
 
 @pytest.mark.parametrize("name", ["streamlit", "plotly"])
 def test_the_command_names_the_extra(monkeypatch: pytest.MonkeyPatch, name: str):
-    import importlib.util
+    from portfolio_sdpo.common import extras
 
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda each, *rest: None if each == name else real(each, *rest))
+    real = extras.find_spec
+    monkeypatch.setattr(extras, "find_spec", lambda each: None if each == name else real(each))
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("the dashboard was started"))
     result = CliRunner().invoke(cli.build_app(), ["dashboard", "--no-open"])
     assert result.exit_code == 1
     assert name in result.stderr and "pip install 'portfolio_sdpo[dashboard]'" in result.stderr
@@ -76,7 +77,7 @@ def test_the_command_refuses_a_taken_port():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = CliRunner().invoke(cli.build_app(), ["dashboard", "--no-open", "--port", str(taken.getsockname()[1])])
     assert result.exit_code == 1
-    assert "choose another with --port" in result.stderr
+    assert "choose another port with --port" in result.stderr
 
 
 def test_the_command_passes_the_registry_on(monkeypatch: pytest.MonkeyPatch):

@@ -106,8 +106,8 @@ def test_progress_is_read_and_a_half_written_file_does_no_harm(monkeypatch):
 @pytest.mark.parametrize(
     "victim, status, error",
     [
-        ("command", "failed", "It was terminated by SIGKILL: start it again with the same settings"),
-        ("both", "failed", "Its process was killed, or the machine was restarted: start it again"),
+        ("command", "failed", "The process was terminated by SIGKILL: start it again with the same settings"),
+        ("both", "failed", "The process was killed, or the machine was restarted: start it again"),
     ],
 )
 def test_kill_9_is_told(monkeypatch, victim, status, error):
@@ -196,7 +196,7 @@ def test_what_is_damaged_is_left_out_and_what_ended_can_be_forgotten(monkeypatch
     (home / "jobs" / "20200101-000000-00000000").mkdir()
     (home / "jobs" / "notes").mkdir()
     assert [each.folder for each in jobs.list_jobs()] == [found.folder]
-    with pytest.raises(NotRegisteredError, match="no job '20200101-000000-00000000'"):
+    with pytest.raises(NotRegisteredError, match="job 20200101-000000-00000000 was not found"):
         jobs.read(home / "jobs" / "20200101-000000-00000000")
     jobs.forget(found.folder)
     assert jobs.list_jobs() == [] and not found.folder.exists()

@@ -33,7 +33,11 @@ def test_runs_side_by_side(visit: Callable, filled: str, filled_home: Path):
             assert values == {field: shown[field] for field, *_ in COLUMNS if shown[field] is not None}
             assert row.locator("td").first.inner_text() == share(shown["alpha"])
     names = page.locator(".st-key-equity .js-plotly-plot").evaluate("plot => plot.data.map(each => each.name)")
-    assert {"A · sdpo", "B · sdpo", "B · sdpo + shield"} <= set(names)
+    assert {"A · SDPO (analytic)", "B · SDPO (analytic)", "B · SDPO (analytic) + shield"} <= set(names)
+    headings = page.locator("table:has(th:text('Final wealth')) tbody th").all_inner_texts()
+    assert any(heading.startswith("B · SDPO (analytic) + shield") for heading in headings)
+    assert not any("sdpo" in heading for heading in headings)
+    assert page.locator("[data-tag]:has-text('SDPO (analytic) + shield')").count() > 0
     visitor.keep("compare-laptop-light")
 
 

@@ -27,7 +27,7 @@ OFFERS = {
     "live": ("No model is champion yet", "Train on the bundled sample"),
     "backtest": ("There is no backtest yet", "Try it on the bundled sample"),
     "compare": ("There is no backtest to compare yet", "Try it on the bundled sample"),
-    "training": ("Nothing has been trained here yet", "Train on the bundled sample"),
+    "training": ("Nothing has been trained yet", "Train on the bundled sample"),
     "data": ("There is no snapshot yet", "Use the bundled sample"),
     "run": ("There are no prices of your own yet, so the bundled sample is used", "Start the backtest"),
 }

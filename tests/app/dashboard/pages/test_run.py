@@ -56,16 +56,24 @@ def test_a_backtest_started_here_finishes_and_appears(visit: Callable, work: str
 
 
 @pytest.mark.parametrize(
-    "label, value, word", [("Tail α", "2.000", "alpha"), ("CVaR limit", "-1.500", "bound"), ("Seeds", "a, b", "seeds")]
+    "label, value, words",
+    [
+        ("Tail α", "2.000", "Tail α: must be less than 1"),
+        ("CVaR limit", "-1.500", "CVaR limit: must be greater than -1"),
+        ("Seeds", "a, b", "Seeds: must be whole numbers separated by commas"),
+        ("Fee, basis points", "-1.00", "Fee, basis points: must be at least 0"),
+    ],
 )
-def test_wrong_settings_start_nothing(visit: Callable, empty: str, empty_home: Path, label: str, value: str, word: str):
+def test_wrong_settings_start_nothing(
+    visit: Callable, empty: str, empty_home: Path, label: str, value: str, words: str
+):
     visitor = visit()
     page = visitor.open(empty, "run")
     field = page.get_by_label(label, exact=True)
     field.fill(value)
     field.press("Tab")
     start(page)
-    error = page.locator("[data-testid=stAlert]", has_text=word)
+    error = page.locator("[data-testid=stAlert]", has_text=words)
     error.first.wait_for()
     visitor.settle()
     assert error.first.inner_text().strip().endswith(".")
