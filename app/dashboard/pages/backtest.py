@@ -45,14 +45,14 @@ def render() -> None:
     if not found:
         offer_sample("There is no backtest yet.")
         return
-    chosen = open_backtest(choose_backtest(found))
-    record, groups = chosen.record, chosen.groups
-    show_html(render_summary(chosen))
-    _curves(chosen)
+    run = open_backtest(choose_backtest(found))
+    record, groups = run.record, run.groups
+    show_html(render_summary(run))
+    _curves(run)
     st.subheader("Results")
     show_html(headline(groups, record.config))
     show_html(all_figures(groups) + against(groups) + shielding(groups))
-    _track(chosen)
+    _track(run)
     st.subheader("Promises")
     show_html(promises(groups))
     with st.expander("Weights to hold after the last close"):
@@ -62,32 +62,32 @@ def render() -> None:
     with st.expander("Settings and data"):
         show_html(provenance(record))
     st.subheader("Download")
-    offer_downloads(chosen)
+    offer_downloads(run)
 
 
-def render_summary(chosen: OpenBacktest) -> str:
+def render_summary(run: OpenBacktest) -> str:
     """What was traded, the result in two sentences, and the headline figures."""
-    about = f"<p class='sub'>{subtitle(chosen.record, chosen.groups)}</p>"
-    return about + lead(chosen.groups, chosen.main) + cards(chosen.main, chosen.groups)
+    about = f"<p class='sub'>{subtitle(run.record, run.groups)}</p>"
+    return about + lead(run.groups, run.main) + cards(run.main, run.groups)
 
 
 @st.fragment
-def _curves(chosen: OpenBacktest) -> None:
+def _curves(run: OpenBacktest) -> None:
     """Wealth and drawdown of all strategies."""
     heading, switch = st.columns([4, 1], vertical_alignment="bottom")
     heading.subheader(CURVES)
     log = switch.toggle("Logarithmic", key="log")
-    show_figure(draw_wealth_and_drawdown(chosen), "equity", CURVES_ALT, legend=True, log=log, sketched=True)
+    show_figure(draw_wealth_and_drawdown(run), "equity", CURVES_ALT, legend=True, log=log, sketched=True)
     st.caption(
         "Top: wealth after fees, starting at 1. Bottom: drawdown from the highest wealth so far. With several seeds, "
         "the line is the middle seed and the band spans all of them. Click a name to show or hide it in both."
     )
 
 
-def draw_wealth_and_drawdown(chosen: OpenBacktest) -> figures.Spec:
+def draw_wealth_and_drawdown(run: OpenBacktest) -> figures.Spec:
     """Both on one axis of time and with one legend, which hides a strategy in both."""
-    wealth = figures.curves(chosen.equity, chosen.groups, "wealth", percent=False)
-    fall = figures.curves(chosen.equity, chosen.groups, "drawdown", percent=True)
+    wealth = figures.curves(run.equity, run.groups, "wealth", percent=False)
+    fall = figures.curves(run.equity, run.groups, "drawdown", percent=True)
     below = [trace | {"yaxis": "y2", "showlegend": False} for trace in fall["data"]]
     layout = wealth["layout"]
     return {
@@ -104,31 +104,31 @@ def draw_wealth_and_drawdown(chosen: OpenBacktest) -> figures.Spec:
 
 
 @st.fragment
-def _track(chosen: OpenBacktest) -> None:
+def _track(run: OpenBacktest) -> None:
     """Weights, returns and months of one strategy."""
     st.subheader("One strategy in detail")
-    record = choose_track(chosen, "track")
+    record = choose_track(run, "track")
     key = record["strategy"], record["seed"]
-    title = next(group.title for group in chosen.groups if group.name == key[0])
-    equity = chosen.equity[key]
+    title = next(group.title for group in run.groups if group.name == key[0])
+    equity = run.equity[key]
     st.markdown("**Weights over time**")
-    spec, _ = figures.weights(chosen.weights[key], chosen.assets)
+    spec, _ = figures.weights(run.weights[key], run.assets)
     show_figure(spec, "weights", f"Weights of {title} after each day's trade, cash at the bottom.", legend=True)
     step = figures.step_of(len(equity))
     st.caption(
         f"Weights after each day's trade, with cash at the bottom. Only the {figures.AREAS} largest stocks have "
         "their own area." + (f" One day in {step} is drawn." if step > 1 else "")
     )
-    st.markdown(f"**Returns over {chosen.horizon} sessions: promised and realised CVaR**")
-    _distribution(chosen, record, equity)
+    st.markdown(f"**Returns over {run.horizon} sessions: promised and realised CVaR**")
+    _distribution(run, record, equity)
     st.markdown("**Monthly returns**")
     show_html(monthly(equity, title))
 
 
-def _distribution(chosen: OpenBacktest, record: dict[str, Any], equity: Any) -> None:
-    edges = figures.bin_edges(chosen.equity, chosen.groups, chosen.horizon)
+def _distribution(run: OpenBacktest, record: dict[str, Any], equity: Any) -> None:
+    edges = figures.bin_edges(run.equity, run.groups, run.horizon)
     if edges is None:
-        st.caption(f"The backtest is shorter than {chosen.horizon} sessions, so it holds no full period.")
+        st.caption(f"The backtest is shorter than {run.horizon} sessions, so it holds no full period.")
         return
     spec = figures.distribution(equity, record["promise"], edges)
     show_figure(

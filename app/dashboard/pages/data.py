@@ -163,8 +163,10 @@ def _options() -> dict[str, Any]:
 
 def _inspect(store: Store, names: list[str]) -> None:
     """Show one snapshot: its prices, quality, provenance and versions."""
-    asked = st.query_params.get(SNAPSHOT)
-    name = st.selectbox("Snapshot", names, index=names.index(asked) if asked in names else 0, key="snapshot")
+    requested_name = st.query_params.get(SNAPSHOT)
+    name = st.selectbox(
+        "Snapshot", names, index=names.index(requested_name) if requested_name in names else 0, key="snapshot"
+    )
     st.query_params[SNAPSHOT] = name
     digest, _ = store.find(name)
     snapshot = _open(str(store.root), name, digest)
@@ -188,12 +190,13 @@ def _prices(snapshot: Snapshot) -> None:
     st.subheader("Prices")
     tickers = list(snapshot.manifest.tickers)
     left, right = st.columns([4, 1], vertical_alignment="bottom")
-    chosen = left.multiselect(
+    selection = left.multiselect(
         "Tickers", tickers, default=tickers[:TICKERS], key=f"tickers-{snapshot.digest}", label_visibility="collapsed"
     )
     log = right.toggle("Logarithmic", key="prices-log")
-    if chosen:
-        alt = f"Prices of {', '.join(chosen[:TICKERS])}, each 100 at its first day."
-        show_figure(draw_prices(snapshot.frame, chosen), "prices", alt, legend=True, log=log)
-    more = f" {len(tickers) - len(chosen)} more tickers can be added." if len(chosen) < len(tickers) else ""
+    if selection:
+        alt = f"Prices of {', '.join(selection[:TICKERS])}, each 100 at its first day."
+        show_figure(draw_prices(snapshot.frame, selection), "prices", alt, legend=True, log=log)
+    rest = len(tickers) - len(selection)
+    more = f" {rest} more ticker{'s' * (rest > 1)} can be added." if rest else ""
     st.caption(f"The price of each ticker is scaled to 100 on its first day.{more}")

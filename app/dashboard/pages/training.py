@@ -108,15 +108,15 @@ def _entries() -> list[training_logs.LogEntry]:
 
 def _choose(found: Sequence[training_logs.LogEntry]) -> training_logs.LogEntry:
     """Let the user select a run: at first the one in the address, or the newest."""
-    asked = st.query_params.get(LOG)
+    requested_id = st.query_params.get(LOG)
     places = {entry.key: place for place, entry in enumerate(found)}
-    if asked is not None and asked not in places:
-        st.warning(f"The training log {asked} no longer exists. The newest one is shown instead.")
+    if requested_id is not None and requested_id not in places:
+        st.warning(f"The training log {requested_id} no longer exists. The newest one is shown instead.")
     titles = {entry.key: f"{entry.title} · {WORDS[entry.state][1]}" for entry in found}
     key = st.selectbox(
         "Run",
         list(titles),
-        index=places.get(asked or "", 0),
+        index=places.get(requested_id or "", 0),
         format_func=lambda each: titles[each],
         label_visibility="collapsed",
     )
@@ -193,17 +193,17 @@ def _figures(log: training_logs.Log, state: training_logs.State) -> None:
         "mean growth over a period, across all scenarios" if log.percent else "mean return of the episodes in a batch"
     )
     st.caption(f"For each iteration: {what}.")
-    for index, bounded in enumerate(log.bounds):
+    for index, constraint in enumerate(log.bounds):
         if f"risk_{index}" not in frame:
             continue
-        st.subheader(f"Constraint: {bounded.name}" if len(log.bounds) > 1 else "Constraint")
+        st.subheader(f"Constraint: {constraint.name}" if len(log.bounds) > 1 else "Constraint")
         show_figure(
-            draw_constraint(frame, index, bounded),
+            draw_constraint(frame, index, constraint),
             f"constraint-{index}",
-            f"Estimated {bounded.name} over the iterations against its bound.",
+            f"Estimated {constraint.name} over the iterations against its bound.",
             legend=True,
         )
-        st.caption(f"{bounded.name}, as estimated by the learner. The shaded area violates the bound.")
+        st.caption(f"{constraint.name}, as estimated by the learner. The shaded area violates the bound.")
         _barrier(log, index)
     extra = [name for name in ("kl", "entropy", "critic_loss", "steps_per_second") if name in frame]
     if extra:
@@ -240,13 +240,13 @@ def _cards(log: training_logs.Log, state: training_logs.State) -> str:
     if "return" in frame:
         mean = format_value(float(last["return"].mean()), log.percent)
         cells.append(("return", "Return", mean, f"mean of the last {len(last)}"))
-    for index, bounded in enumerate(log.bounds):
+    for index, constraint in enumerate(log.bounds):
         if f"risk_{index}" not in frame:
             continue
-        sign = "≤" if bounded.sense == "<=" else "≥"
-        risk = format_value(float(last[f"risk_{index}"].mean()), bounded.percent)
-        bound = format_value(bounded.bound, bounded.percent)
-        name = bounded.name[:1].upper() + bounded.name[1:]
+        sign = "≤" if constraint.sense == "<=" else "≥"
+        risk = format_value(float(last[f"risk_{index}"].mean()), constraint.percent)
+        bound = format_value(constraint.bound, constraint.percent)
+        name = constraint.name[:1].upper() + constraint.name[1:]
         cells.append((f"risk-{index}", name, risk, f"mean of the last {len(last)}; bound {sign} {bound}"))
         beyond = name_regimes(frame, index) == "violated"
         cells.append(

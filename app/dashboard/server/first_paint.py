@@ -54,23 +54,23 @@ _SCRIPT = """
     first.remove();
     watch.disconnect();
   }).observe(document.body, {childList: true, subtree: true});
-  // A theme that was chosen in the menu; last, since a browser may refuse to tell.
+  // The theme that the visitor selected in the menu; last, since a browser may deny access to it.
   const theme = /Light|Dark/.exec(localStorage.getItem(`stActiveTheme-${location.pathname}-v2`));
   if (theme) first.style.colorScheme = theme[0].toLowerCase();
 }
 """
 
 
-def make_document(asked: str | None) -> str:
+def make_document(requested_id: str | None) -> str:
     """Streamlit's document, for a backtest by its id or else the newest one."""
     found = list_backtests()
-    chosen = next((each for each in found if asked in (None, each.id)), None)
-    # What is damaged is told above the page, and what is unknown as well.
-    if chosen is None or any(each.config is None for each in found):
+    run = next((each for each in found if requested_id in (None, each.id)), None)
+    # Streamlit's page shows the warning about a damaged or unknown backtest.
+    if run is None or any(each.config is None for each in found):
         return read_streamlit_document()
     try:
-        first = _make_first_screen(str(chosen.folder), chosen.made, chosen)
-    except Exception:  # whatever it is, the page will tell it
+        first = _make_first_screen(str(run.folder), run.made, run)
+    except Exception:  # the page reports the error
         return read_streamlit_document()
     return read_streamlit_document().replace(_ROOT, _ROOT + first)
 
@@ -78,7 +78,7 @@ def make_document(asked: str | None) -> str:
 @st.cache_resource(max_entries=CACHED, show_spinner=False)
 def _make_first_screen(folder: str, made: int, _backtest: Backtest) -> str:
     """One div with its own style and the script that removes it."""
-    chosen = open_backtest(_backtest)
+    run = open_backtest(_backtest)
     font = re.search(r'href="([^"]*/SourceSans[^"]*)"', read_streamlit_document())
     # Streamlit's font is on its way with the document; until it is there, another one shows the words.
     look = 'font-family: "Source Sans"; font-weight: 200 900; font-display: swap'
@@ -88,9 +88,9 @@ def _make_first_screen(folder: str, made: int, _backtest: Backtest) -> str:
         f"<a href='./{name * (name != home)}'{' aria-current=page' * (name == 'backtest')}>{title}</a>"
         for name, (title, _) in PAGES.items()
     )
-    curves = draw_sketch(*prepare_figure(draw_wealth_and_drawdown(chosen), legend=True), CURVES_ALT)
+    curves = draw_sketch(*prepare_figure(draw_wealth_and_drawdown(run), legend=True), CURVES_ALT)
     choice = f"<div class='choice'><span>{escape(_backtest.title)}</span></div>"
-    page = f"<h1>{PAGES['backtest'][0]}</h1>{choice}{render_summary(chosen)}<h3>{CURVES}</h3>{curves}"
+    page = f"<h1>{PAGES['backtest'][0]}</h1>{choice}{render_summary(run)}<h3>{CURVES}</h3>{curves}"
     return (
         f"<div id='first' class='sdpo'>{SHEET}<style>{face}{_STYLE}</style>"
         f"<nav>{links}</nav><main>{page}</main></div><script>{_SCRIPT}</script>"

@@ -23,20 +23,20 @@ def list_readable_backtests() -> list[Backtest]:
 
 def choose_backtest(found: list[Backtest]) -> Backtest:
     """Let the user select a backtest: at first the one in the address, or the newest."""
-    asked = st.query_params.get(RUN)
+    requested_id = st.query_params.get(RUN)
     places = {each.id: place for place, each in enumerate(found)}
-    if asked is not None and asked not in places:
-        st.warning(f"The backtest {asked} no longer exists. The newest one is shown instead.")
-    chosen = st.selectbox(
+    if requested_id is not None and requested_id not in places:
+        st.warning(f"The backtest {requested_id} no longer exists. The newest one is shown instead.")
+    backtest = st.selectbox(
         "Backtest",
         found,
-        index=places.get(asked or "", 0),
+        index=places.get(requested_id or "", 0),
         format_func=lambda each: each.title,
         key="backtest",
         label_visibility="collapsed",
     )
-    st.query_params[RUN] = chosen.id
-    return chosen
+    st.query_params[RUN] = backtest.id
+    return backtest
 
 
 def choose_track(backtest: OpenBacktest, key: str) -> dict[str, Any]:

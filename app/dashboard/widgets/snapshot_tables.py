@@ -116,7 +116,8 @@ def render_quality(manifest: Manifest) -> str:
     if not findings:
         return f"<p>Cleaning found no problems in these prices.</p>{notes}"
     rows = "".join(_row(finding) for finding in findings[:ROWS])
-    head = "".join(f"<th scope='col'>{heading}</th>" for heading in ("Kind", "Ticker", "Days", "Finding"))
+    head = "".join(f"<th scope='col'>{heading}</th>" for heading in ("Kind", "Ticker", "Days"))
+    head += "<th scope='col' style='text-align: left'>Finding</th>"
     left = (
         f"<p class='note'>{len(findings) - ROWS} more findings are listed by the command "
         "<code>portfolio-sdpo data show</code>.</p>"

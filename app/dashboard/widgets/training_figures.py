@@ -43,17 +43,19 @@ def draw_objective(frame: pd.DataFrame, percent: bool) -> Spec:
     return {"data": data, "layout": layout}
 
 
-def draw_constraint(frame: pd.DataFrame, index: int, bounded: LogConstraint) -> Spec:
+def draw_constraint(frame: pd.DataFrame, index: int, constraint: LogConstraint) -> Spec:
     """The estimated risk over the iterations against its bound, the unsafe side shaded."""
-    data = [*_estimate(frame, f"risk_{index}", "learner's estimate", bounded.percent)]
+    data = [*_estimate(frame, f"risk_{index}", "learner's estimate", constraint.percent)]
     measured = next((name for kind in OUTSIDE if (name := f"{kind}_risk_{index}") in frame), None)
     if measured is not None:
-        data.append(_line(frame, measured, "independent measurement", "#009E73", bounded.percent))
-    layout = _layout(frame, bounded.percent)
-    low, high = _reach([np.asarray(trace["y"], dtype=float) for trace in data], bounded.bound)
-    unsafe = (bounded.bound, high) if bounded.sense == "<=" else (low, bounded.bound)
-    sign = "≤" if bounded.sense == "<=" else "≥"
-    layout["yaxis"] |= {"range": [low, high]} | ({"tickformat": f".{_digits(high - low)}%"} if bounded.percent else {})
+        data.append(_line(frame, measured, "independent measurement", "#009E73", constraint.percent))
+    layout = _layout(frame, constraint.percent)
+    low, high = _reach([np.asarray(trace["y"], dtype=float) for trace in data], constraint.bound)
+    unsafe = (constraint.bound, high) if constraint.sense == "<=" else (low, constraint.bound)
+    sign = "≤" if constraint.sense == "<=" else "≥"
+    layout["yaxis"] |= {"range": [low, high]} | (
+        {"tickformat": f".{_digits(high - low)}%"} if constraint.percent else {}
+    )
     layout["shapes"] = [
         {
             "type": "rect",
@@ -71,8 +73,8 @@ def draw_constraint(frame: pd.DataFrame, index: int, bounded: LogConstraint) -> 
             "xref": "paper",
             "x0": 0,
             "x1": 1,
-            "y0": bounded.bound,
-            "y1": bounded.bound,
+            "y0": constraint.bound,
+            "y1": constraint.bound,
             "line": {"color": "#D55E00", "width": 2, "dash": "dash"},
         },
     ]
@@ -82,9 +84,9 @@ def draw_constraint(frame: pd.DataFrame, index: int, bounded: LogConstraint) -> 
             # On the unsafe side at the left, where a run that starts safely draws nothing.
             "x": 0.005,
             "xanchor": "left",
-            "y": bounded.bound,
-            "yanchor": "top" if bounded.sense == ">=" else "bottom",
-            "text": f"bound {sign} {format_value(bounded.bound, bounded.percent)}",
+            "y": constraint.bound,
+            "yanchor": "top" if constraint.sense == ">=" else "bottom",
+            "text": f"bound {sign} {format_value(constraint.bound, constraint.percent)}",
             "showarrow": False,
             "font": {"size": 12, "color": "#D55E00"},
         }
