@@ -94,7 +94,7 @@ def _render_cards(content: Weights, state: ChampionState) -> list[str]:
                 str,
                 "model",
                 f"trained up to <span class='nobr'>{content.model.trained_up_to}</span>, "
-                f"{format_age((_now() - state.model.created_at).total_seconds())}<br>"
+                f"created {format_age((_now() - state.model.created_at).total_seconds())}<br>"
                 f"champion since <span class='nobr'>{state.promotion.at:%Y-%m-%d}</span>",
                 words=content.model.id,
             )

@@ -163,7 +163,7 @@ def _retrain_form(snapshots: tuple[str, ...]) -> RetrainRequest | None:
 def _limit(key: str, usual: dict[str, Any]) -> dict[str, Any]:
     """The CVaR limit; None for a value that was not changed. The ranges are checked by the settings."""
     bound, alpha, horizon = st.columns(3)
-    left = "as before" if usual["bound"] is None else None
+    left = "as in the settings" if usual["bound"] is None else None
     found = {
         "bound": bound.number_input(
             RUN_LABELS["bound"], value=usual["bound"], step=0.01, format="%.3f", key=f"bound-{key}", placeholder=left,

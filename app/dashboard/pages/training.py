@@ -203,7 +203,7 @@ def _figures(log: training_logs.Log, state: training_logs.State) -> None:
             f"Estimated {constraint.name} over the iterations against its bound.",
             legend=True,
         )
-        st.caption(f"{constraint.name}, as estimated by the learner. The shaded area violates the bound.")
+        st.caption(f"The learner's estimate for each iteration: {constraint.name}. The shaded area violates the bound.")
         _barrier(log, index)
     extra = [name for name in ("kl", "entropy", "critic_loss", "steps_per_second") if name in frame]
     if extra:

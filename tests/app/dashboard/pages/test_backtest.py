@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_metrics, select_main
+from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_config, read_metrics, select_main
 from portfolio_sdpo.report.formats import percent, span
 from portfolio_sdpo.report.sections import COLUMNS
 
@@ -55,7 +55,8 @@ def test_every_picture_is_drawn(visit: Callable, filled: str, run: Path):
         for axis in ("y", "y2")
     )
     equity = pd.read_parquet(run / "equity.parquet")
-    expected = {group.name: group.median for group in group_by_strategy(read_metrics(run))}
+    expected = {group.title: group.median for group in group_by_strategy(read_metrics(run), read_config(run))}
+    assert {"SDPO (analytic)", "SDPO (analytic) + shield"} <= set(expected)
     assert {name for name, *_ in above} == {name for name, *_ in below} == set(expected)
     for name, count, last, _ in above:
         assert count == expected[name]["sessions"] + 1 == equity["date"].nunique()

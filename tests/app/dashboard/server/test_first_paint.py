@@ -14,7 +14,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_metrics, select_main, split_by_track
+from portfolio_sdpo.backtest.record import (
+    group_by_strategy,
+    list_records,
+    read_config,
+    read_metrics,
+    select_main,
+    split_by_track,
+)
 from portfolio_sdpo.report import figures
 from portfolio_sdpo_app.dashboard.widgets.figures import prepare_figure
 from portfolio_sdpo_app.dashboard.widgets.sketch import draw_sketch
@@ -48,13 +55,13 @@ def drawn(source: str) -> dict[str, Any]:
 def check_curves(sources: list[str], run: Path) -> None:
     """Every strategy's middle seed, day by day, as the tables of the run have it."""
     tracks = split_by_track(pd.read_parquet(run / "equity.parquet"))
-    found = group_by_strategy(read_metrics(run))
+    found = group_by_strategy(read_metrics(run), read_config(run))
     for source, column in zip(sources, ("wealth", "drawdown"), strict=True):
         curves = drawn(source)
-        assert set(curves) - {""} == {group.name for group in found}
+        assert set(curves) - {""} == {group.title for group in found}
         for group in found:
             rows = tracks[group.key]
-            days, values = curves[group.name].T
+            days, values = curves[group.title].T
             assert list(days) == list((rows["date"] - rows["date"].iloc[0]).dt.days)
             assert values == pytest.approx(rows[column], abs=1e-4)
 
