@@ -12,6 +12,7 @@ import pandas as pd
 from portfolio_sdpo.backtest.simulate import Strategy
 from portfolio_sdpo.backtest.strategies import allocate_or_hold, fit_weights, make_strategy, select_stocks
 from portfolio_sdpo.errors import SettingsError, WeightsError
+from portfolio_sdpo.portfolio.limits import TOLERANCE
 from portfolio_sdpo.portfolio.market import CASH, Array, Market
 
 
@@ -73,7 +74,7 @@ class OptimiserStrategy:
         model = _clone(self.optimiser)
         if getattr(model, "previous_weights", 0) is None:
             model.previous_weights = held[stocks]
-        return allocate_or_hold(lambda: fit_weights(model, returns), stocks, held)
+        return allocate_or_hold(lambda: _check_allocation(fit_weights(model, returns), len(stocks)), stocks, held)
 
 
 def as_strategy(candidate: Any, name: str | None = None, *, every: int | None = None) -> Strategy:
@@ -101,9 +102,25 @@ def as_strategy(candidate: Any, name: str | None = None, *, every: int | None = 
 
 
 def _check_every(every: Any) -> int:
-    if int(every) < 1:
-        raise SettingsError(f"every: must be at least one session (got {every}).")
-    return int(every)
+    try:
+        sessions = int(every)
+    except (TypeError, ValueError):
+        sessions = 0
+    if sessions < 1:
+        raise SettingsError(f"every: must be a number of sessions, at least one (got {every!r}).")
+    return sessions
+
+
+def _check_allocation(weights: Array, stocks: int) -> Array:
+    """An optimiser's weights [n], if they can be held: one per stock, none short, nothing borrowed."""
+    if weights.shape != (stocks,):
+        raise WeightsError(f"the optimiser gives weights of shape {weights.shape} for {stocks} stocks.")
+    if (weights < -TOLERANCE).any() or weights.sum() > 1.0 + TOLERANCE:
+        raise WeightsError(
+            f"the optimiser's weights go from {weights.min():g} to {weights.max():g} and sum to {weights.sum():g}: "
+            "only long positions without leverage can be held; give it min_weights=0 and a budget of at most 1."
+        )
+    return weights
 
 
 def _clone(optimiser: Any) -> Any:

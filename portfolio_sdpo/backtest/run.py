@@ -111,8 +111,8 @@ class BacktestSettings(Settings):
         if self.shield and self.shield_lookback < least:
             raise SettingsError(
                 f"shield_lookback: {self.limit.horizon}-session windows and a tail of {self.limit.alpha:g} need at "
-                f"least {least} sessions (got {self.shield_lookback}): lengthen it, take a larger alpha or leave the "
-                "shield out."
+                f"least {least} sessions (got {self.shield_lookback}): lengthen it, choose a larger alpha or leave "
+                "the shield out."
             )
         return self
 
@@ -164,7 +164,11 @@ def simulate_strategies(
     config = {
         "package_version": __version__,
         "settings": settings.model_dump(mode="json"),
-        "strategies": {each.name: each.model_dump(mode="json") for each in strategies if isinstance(each, Settings)},
+        "strategies": {
+            each.name: inner.model_dump(mode="json")
+            for each in strategies
+            if isinstance(inner := getattr(each, "inner", each), Settings)
+        },
         "data": data or describe_market(market),
     }
     created = datetime.now(UTC).replace(microsecond=0)

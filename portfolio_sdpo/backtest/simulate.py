@@ -164,12 +164,12 @@ def _ask(
     strategy: Strategy, history: Market, held: Array, notes: list[str], decisions: dict[np.datetime64, Array]
 ) -> Array:
     """The strategy's weights, checked and added to `decisions`; its warnings are added to `notes` with the date."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        # A copy: a strategy that writes into it must not rewrite the track.
-        decision = strategy.decide(history, held.copy())
-    notes.extend(f"{history.dates[-1]}: {warning.message}" for warning in caught)
     try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            # A copy: a strategy that writes into it must not rewrite the track.
+            decision = strategy.decide(history, held.copy())
+        notes.extend(f"{history.dates[-1]}: {warning.message}" for warning in caught)
         target = check_weights(decision, held.shape)
     except WeightsError as error:
         raise WeightsError(f"{strategy.name} on {history.dates[-1]}: {error}") from None

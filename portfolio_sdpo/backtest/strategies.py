@@ -164,8 +164,8 @@ class MaximumReturn(LookbackStrategy):
         least = self.limit.horizon + self.limit.least_scenarios - 1
         if self.lookback < least:
             raise SettingsError(
-                f"MaximumReturn.lookback: {self.limit.horizon}-session windows and a tail of {self.limit.alpha:g} need "
-                f"at least {least} sessions (got {self.lookback})."
+                f"maximum-return: {self.limit.horizon}-session windows and a tail of {self.limit.alpha:g} need at "
+                f"least {least} sessions, and it looks at {self.lookback}; choose a larger alpha or leave it out."
             )
         return self
 
@@ -221,7 +221,8 @@ def make_strategy(name: str, **settings: Any) -> Strategy:
     """
     check_name(name)
     strategy = STRATEGIES[name](**settings)
-    if hasattr(strategy, "name") and hasattr(strategy, "every"):
+    # A strategy is known by the name that it is registered under, whatever it calls itself.
+    if getattr(strategy, "name", None) == name and hasattr(strategy, "every"):
         return cast("Strategy", strategy)
     from portfolio_sdpo.backtest.adapters import as_strategy
 

@@ -62,8 +62,10 @@ class ActingLearner(nn.Module, PathLearner):
             item.measure(rollout.returns(item.signal, self.problem.discount_of(item))).item()
             for item in self.problem.constraints
         ]
+        # What an algorithm does not log, or a constraint that it does not obey, is measured all the same.
+        metrics.setdefault("objective", rollout.returns("reward", self.problem.discount).mean().item())
         for index, slack in enumerate(compute_slacks(self.problem.constraints, sampled, [0.0] * len(sampled))):
-            # A constraint that the algorithm does not obey is measured all the same.
+            metrics.setdefault(f"risk_{index}", sampled[index])
             metrics.setdefault(f"slack_{index}", slack)
             metrics.setdefault(f"regime_{index}", "none")
         return metrics

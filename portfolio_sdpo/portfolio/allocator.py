@@ -23,7 +23,7 @@ from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.holdings import read_held
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash, load_latest_frame
-from portfolio_sdpo.portfolio.presets import PRESETS, Plan, plan
+from portfolio_sdpo.portfolio.presets import NO_AGENT, PRESETS, Plan, plan
 from portfolio_sdpo.portfolio.shield import shield
 from portfolio_sdpo.portfolio.store import FOLDERS, agent_from_parts, describe, read_parts, to_parts
 from portfolio_sdpo.prices.frame_checks import check_prices
@@ -129,8 +129,7 @@ class SafeAllocator:
         retrain: bool = True,
         seed: int = 0,
     ) -> None:
-        # As they were given, which scikit-learn's clone relies on.
-        self.cvar = cvar
+        self.cvar = cvar  # as it was given, like all others: scikit-learn's clone relies on that
         self.alpha = alpha
         self.horizon = horizon
         self.fee_bps = fee_bps
@@ -219,7 +218,7 @@ class SafeAllocator:
         """Write the fitted policy to a new folder and return its path.
 
         It has the files of `portfolio-sdpo train` (safetensors, JSON and Parquet, no pickle), so that
-        `portfolio-sdpo models add` takes it; only `max_weight` is known to this class alone.
+        `portfolio-sdpo models add` takes it, unless it has a `max_weight`, which the service does not apply.
         """
         self._check_fitted()
         FOLDERS.write(Path(folder), self._parts)
@@ -243,7 +242,7 @@ class SafeAllocator:
         return {name: getattr(self, name) for name in PARAMETERS}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters by name; what was fitted stays until the next `fit`."""
+        """Change parameters by name; `max_weight`, `cash`, `shield` and `retrain` count at once, others by `fit`."""
         unknown = next((name for name in params if name not in PARAMETERS), None)
         if unknown is not None:
             raise SettingsError(
@@ -292,7 +291,8 @@ class SafeAllocator:
                 cash=self.cash,
             )
         except SettingsError as error:
-            sentence = str(error).replace("AgentSettings", "settings").replace("algo:", "algorithm:")
+            sentence = str(error).replace("AgentSettings", "settings").replace(f", {NO_AGENT}.", ".")
+            sentence = sentence.replace("algo:", "algorithm:")
             raise SettingsError(sentence) from None
 
     def _check_parameters(self) -> None:
@@ -303,6 +303,8 @@ class SafeAllocator:
             ("horizon", _is_whole(self.horizon) and self.horizon >= 1, "must be a number of sessions, such as 15"),
             ("fee_bps", _is_number(self.fee_bps) and 0 <= self.fee_bps < 1e4, "must be basis points, such as 5"),
             ("max_weight", _is_number(cap) and 0 < cap <= 1, "must be a share of at most 1, such as 0.4, or None"),
+            ("algorithm", self.algorithm != NO_AGENT, "must name an agent of the preset, such as sdpo"),
+            ("settings", isinstance(self.settings or {}, Mapping), "must map fields of AgentSettings to values"),
             ("seed", _is_whole(self.seed) and self.seed >= 0, "must be a whole number from 0 on"),
         ):
             if not right:
@@ -333,9 +335,8 @@ class SafeAllocator:
         missing = [ticker for ticker in known if ticker not in frame.columns]
         strange = [ticker for ticker in frame.columns if ticker not in known]
         if missing or strange:
-            faults = [f"{', '.join(missing)} missing"] * bool(missing) + [f"{', '.join(strange)} unknown"] * bool(
-                strange
-            )
+            found = (missing, "missing"), (strange, "unknown")
+            faults = [f"{', '.join(names)} {what}" for names, what in found if names]
             raise DataQualityError(
                 f"prices: must have the tickers that the policy was fitted to ({'; '.join(faults)}); give prices of "
                 "these, or fit it again."
@@ -345,7 +346,7 @@ class SafeAllocator:
     def _remember(self, agent: Agent, market: Market, data: dict[str, Any]) -> None:
         """Keep what the agent has learned as the content of its files."""
         config = describe(agent, market, self._plan().cash, data)
-        config["allocator"] = to_jsonable_python(self.get_params())
+        config["allocator"] = to_jsonable_python(self.get_params(), fallback=lambda value: value.item())
         self._set_fitted(to_parts(agent, config), config, agent)
 
     def _set_fitted(self, parts: Mapping[str, bytes], config: Mapping[str, Any], agent: Agent) -> None:

@@ -162,7 +162,7 @@ def named_weights(assets: Sequence[str], weights: Array) -> dict[str, float]:
 
 def parse_cash(value: Any) -> Cash:
     """What cash earns, from a word or a number that may still be text; a ValueError says what it must be."""
-    if value in ("zero", "tbill"):
+    if isinstance(value, str) and value in ("zero", "tbill"):
         return cast("Cash", value)
     try:
         rate = float(value)
@@ -286,7 +286,7 @@ def select_days(
 
 
 def _check_cash_rate(rate: pd.Series, first: datetime.date, last: datetime.date, stale: np.timedelta64 = STALE) -> None:
-    known = rate.dropna().index
+    known = rate.dropna().sort_index().index
     if first < known[0].date() or np.datetime64(last) > known[-1].to_datetime64() + stale:
         what = "the Treasury bill's rate is" if stale == STALE else "its rates are"
         raise SettingsError(
@@ -354,5 +354,5 @@ def _rates(dates: NDArray[np.datetime64], cash_rate: float | pd.Series) -> Array
         table = np.concatenate([[0.0], known.to_numpy(dtype=np.float64)])
         rates = table[np.searchsorted(_days_of(known), dates, side="right")]
     if not (np.abs(rates) <= 1.0).all():
-        raise SettingsError("cash_rate: must be an annual rate in decimals, 0.02 for 2 %, and between -1 and 1.")
+        raise SettingsError("cash: must be an annual rate in decimals, 0.02 for 2 %, and between -1 and 1.")
     return rates

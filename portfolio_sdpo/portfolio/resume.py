@@ -167,6 +167,8 @@ class ResumableAgent:
             decisions, trace, assets = content["decisions"], content["trace"], content["assets"]
         except (KeyError, TypeError):
             return
+        if not isinstance(decisions, list) or not isinstance(trace, list):
+            return
 
         def restore(path: Path, number: int) -> None:
             last = decisions[number - 1]
@@ -189,7 +191,7 @@ def resume_training(
     run = make_run_id(agent, surroundings, "train")
     folder = home() / run
     trace = _read(folder / TRAINING_FILE)
-    if trace is not None:
+    if isinstance(trace, list):
         _restore_newest(
             folder, len(trace), lambda path, number: agent.restore_training(path, run, assets, trace[:number])
         )
@@ -245,8 +247,8 @@ def _restore_newest(folder: Path, most: int, restore: Callable[[Path, int], None
     for number, path in _numbered_checkpoints(folder, most):
         try:
             restore(path, number)
-        except CheckpointError:
-            continue
+        except (CheckpointError, KeyError, TypeError, ValueError):
+            continue  # damaged, or of other files
         return number
     return 0
 

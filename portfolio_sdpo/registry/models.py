@@ -112,7 +112,13 @@ class Models(Repository):
             raise SettingsError(f"parts: a model has {', '.join(PARTS)} (got {', '.join(sorted(parts)) or 'nothing'}).")
         agent_from_parts(parts, folder or Path())  # an agent that cannot be loaded is not registered
         hashes = {name: hash_bytes(content) for name, content in parts.items()}
-        row = _make_row(json.loads(parts[CONFIG]), hashes, parent, metrics, label)
+        config = json.loads(parts[CONFIG])
+        if (config.get("allocator") or {}).get("max_weight") is not None:
+            raise SettingsError(
+                f"max_weight: this policy holds at most {config['allocator']['max_weight']:g} of a stock, which the "
+                "service does not apply yet; fit it without max_weight to register it."
+            )
+        row = _make_row(config, hashes, parent, metrics, label)
         while True:
             with self.database.writing() as connection:
                 known = connection.execute(_select_content(row["content_hash"])).mappings().first()

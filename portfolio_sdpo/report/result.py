@@ -136,12 +136,15 @@ class BacktestResult:
     def report(self, path: str | Path) -> Path:
         """Write the HTML page alone, which needs nothing but itself; returns its path."""
         path = Path(path)
-        write_atomically(path, render_report(self.record).encode())
+        try:
+            write_atomically(path, render_report(self.record).encode())
+        except OSError as error:
+            raise BacktestError(f"{path} cannot be written ({error.strerror}): choose another place.") from None
         return path
 
-    def write(self, folder: Path | None = None) -> BacktestResult:
+    def write(self, folder: str | Path | None = None) -> BacktestResult:
         """Write the folder as a whole, by default `backtests/<id>` in the data directory; returns the result there."""
-        folder = folder or records.FOLDERS.new_folder(self.record.config["id"])
+        folder = Path(folder) if folder else records.FOLDERS.new_folder(self.record.config["id"])
         records.write_record(self.record, render_report(self.record), folder)
         return BacktestResult(self.record, folder)
 

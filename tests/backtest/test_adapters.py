@@ -9,7 +9,7 @@ import pytest
 from portfolio_sdpo.backtest import make_strategy, simulate
 from portfolio_sdpo.backtest.adapters import DecisionAdapter, OptimiserStrategy, as_strategy
 from portfolio_sdpo.backtest.run import BacktestSettings, Entry, simulate_strategies
-from portfolio_sdpo.backtest.strategies import STRATEGIES, make_benchmark
+from portfolio_sdpo.backtest.strategies import STRATEGIES, EqualWeight, make_benchmark
 from portfolio_sdpo.common import plugins
 from portfolio_sdpo.errors import SettingsError, WeightsError
 from portfolio_sdpo.portfolio.market import Market
@@ -98,7 +98,7 @@ def test_names_and_what_is_no_strategy():
     assert as_strategy(Answer({})).name == "Answer"
     with pytest.raises(SettingsError, match="int is neither the name of a strategy"):
         as_strategy(3)
-    with pytest.raises(SettingsError, match="every: must be at least one session"):
+    with pytest.raises(SettingsError, match="every: must be a number of sessions, at least one"):
         as_strategy("cash", every=0)
     with pytest.raises(SettingsError, match=r"there is no 'equal-wieght' .did you mean 'equal-weight'"):
         as_strategy("equal-wieght")
@@ -124,6 +124,43 @@ def test_a_strategy_of_another_package_needs_no_line_here(monkeypatch):
     assert (strategy.name, strategy.every, strategy.inner.limit) == ("momentum", 1, limit)
     assert settings.strategies == ("cash", "momentum")
     assert "momentum" not in BacktestSettings().strategies  # what is installed does not change the default
+
+
+def test_a_strategy_is_known_by_the_name_it_is_registered_under(monkeypatch):
+    class Monthly(EqualWeight):
+        every: int = 21
+
+    monkeypatch.setattr(STRATEGIES, "_items", {**STRATEGIES._items, "monthly": Monthly})
+    assert (make_strategy("monthly").name, make_strategy("monthly").every) == ("monthly", 21)
+
+
+class Fixed:
+    """An optimiser with given weights."""
+
+    def __init__(self, weights):
+        self.weights = weights
+
+    def get_params(self, deep=True):
+        return {"weights": self.weights}
+
+    def fit(self, returns):
+        self.weights_ = np.array(self.weights)
+        return self
+
+
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [((1.5, -0.5, 0.0, 0.0), "from -0.5 to 1.5 and sum to 1"), ((0.5, 0.5), r"shape \(2,\) for 4 stocks")],
+)
+def test_an_optimiser_s_weights_are_held_as_they_are_or_refused(market, weights, says):
+    with pytest.raises(WeightsError, match=f"fixed on 2019-.*{says}"):
+        simulate(market, OptimiserStrategy(Fixed(weights), "fixed", lookback=30), start=market.dates[50])
+
+
+def test_settings_of_a_renamed_benchmark_are_written_down(market):
+    settings = BacktestSettings(strategies=("cash",), start=market.dates[40].astype(object), bootstrap=None)
+    record = simulate_strategies(market, [Entry(as_strategy("equal-weight", "1/N"))], settings)
+    assert record.config["strategies"] == {"1/N": {"name": "equal-weight", "every": 5}}
 
 
 def test_a_backtest_in_memory_prints_itself_and_has_frames(market, tmp_path):

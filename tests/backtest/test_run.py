@@ -306,7 +306,7 @@ def test_a_folder_that_is_taken_is_refused_before_the_work(tmp_path):
         ({"cash": "gold"}, "BacktestSettings.cash: must be zero, tbill or a yearly rate"),
         ({"cash": 2}, "BacktestSettings.cash"),
         ({"fee_bps": -1}, "BacktestSettings.fee_bps"),
-        ({"seeds": (1, 1)}, "seeds: must be different"),
+        ({"seeds": (1, 1)}, "seeds: must be at least one number, all different"),
         ({"start": "soon"}, "BacktestSettings.start"),
         ({"start": END, "end": START}, "start: must be before end"),
         ({"limit": {"alpha": 1.5}}, "BacktestSettings.limit.alpha"),
@@ -337,7 +337,11 @@ def test_wrong_settings_are_refused(changes, message):
             SettingsError,
             "cash: the Treasury bill's rate is known from 2016-01-04",
         ),
-        ({"limit": {"alpha": 0.001}, "strategies": ("maximum-return",)}, SettingsError, "MaximumReturn.lookback"),
+        (
+            {"limit": {"alpha": 0.001}, "strategies": ("maximum-return",)},
+            SettingsError,
+            "maximum-return: 15-session windows",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_one_sentence(frame, changes, error, message):

@@ -254,3 +254,17 @@ def test_a_strategy_starts_untrained_unless_it_is_frozen(frame, fitted):
     assert frozen.learner is not None and frozen.settings.further == 0 and frozen.as_of == np.datetime64(fitted.as_of_)
     once = SafeAllocator(**COMMON, retrain=False).strategy("mine")
     assert once.learner is None and once.settings.further == 0
+
+
+def test_parameters_may_be_numpy_numbers(frame):
+    policy = SafeAllocator(**COMMON | {"horizon": np.int64(5), "alpha": np.float32(0.1)}).fit(frame)
+    assert policy.weights_.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "says"),
+    [({"algorithm": "none"}, "algorithm: must name an agent"), ({"settings": [1]}, "settings: must map fields")],
+)
+def test_parameters_that_name_no_policy(parameter, says):
+    with pytest.raises(SettingsError, match=says):
+        SafeAllocator(**parameter)

@@ -174,11 +174,16 @@ def interrupted(tmp_path, settings=QUICK):
     return folder
 
 
-@pytest.mark.parametrize("name", ["decisions.json", "newest", "all"])
+@pytest.mark.parametrize("name", ["decisions.json", "decisions", "newest", "all"])
 def test_what_is_damaged_is_done_again(whole, tmp_path, name):
     folder = interrupted(tmp_path)
     files = sorted(folder.glob("*.safetensors"))
     assert len(files) == 2
+    if name == "decisions":  # JSON, but not what is expected in it
+        content = json.loads((folder / "decisions.json").read_text())
+        (folder / "decisions.json").write_text(json.dumps(content | {"decisions": [{} for _ in content["decisions"]]}))
+        files = []
+        name = "all"
     for path in {"newest": files[-1:], "all": files}.get(name, [folder / name]):
         path.write_bytes(path.read_bytes()[:-1] + b"?")
     told = []

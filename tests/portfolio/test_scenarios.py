@@ -223,7 +223,7 @@ def test_markets_without_a_listed_stock(make_prices):
         (np.full((1, 2, 2), np.nan), np.ones((1, 2, 2)), "finite"),
         (np.full((1, 2, 2), -1.0), np.ones((1, 2, 2)), "not negative"),
         (np.ones((1, 2, 2)), np.zeros((1, 2, 2)), "cash is always listed"),
-        (np.full((1, 2, 2), 2.0), np.array([[[1, 1], [1, 0]]]), "has the relative 1"),
+        (np.full((1, 2, 2), 2.0), np.array([[[1, 1], [1, 0]]]), "has the gross return 1"),
     ],
 )
 def test_paths_that_make_no_sense(gross_returns, listed, says):
