@@ -240,7 +240,7 @@ def _load_prices(snapshot: str | None) -> tuple[pd.DataFrame, dict[str, Any], st
 
         found = Store().open(snapshot)
         manifest = found.manifest
-        facts = {
+        facts: dict[str, Any] = {
             "snapshot": manifest.name,
             "source": manifest.source,
             "adjustment": manifest.adjustment,
