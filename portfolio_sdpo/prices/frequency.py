@@ -35,7 +35,8 @@ YEARLY = Frequency("yearly", 1, None, 1)
 IRREGULAR = Frequency("irregular", None, None, 1)
 _BY_GAP = ((5, 9, WEEKLY), (26, 33, MONTHLY), (85, 95, QUARTERLY), (350, 380, YEARLY))
 FEWEST_DATES = 8
-"""Fewer dates are taken for daily ones unless they are weeks apart."""
+"""Fewer dates are taken for daily ones unless they are further apart than over a long weekend."""
+_MOST_DAYS = 4
 
 
 def recognise_frequency(index: pd.DatetimeIndex) -> Frequency:
@@ -47,10 +48,10 @@ def recognise_frequency(index: pd.DatetimeIndex) -> Frequency:
     'monthly'
     """
     days = np.unique(index.to_numpy().astype("datetime64[D]"))
-    if len(days) < FEWEST_DATES:
-        return DAILY
     gaps = np.diff(days).astype(int)
-    typical = float(np.median(gaps))
+    typical = float(np.median(gaps)) if len(gaps) else 1.0
+    if len(days) < FEWEST_DATES and typical <= _MOST_DAYS:
+        return DAILY
     if typical <= 3:
         weekend = (days.astype("int64") + 3) % 7 >= 5  # the first of January 1970 was a Thursday
         return EVERY_DAY if typical == 1 and weekend.mean() > 0.2 else DAILY

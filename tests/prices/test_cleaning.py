@@ -408,3 +408,16 @@ def test_many_tickers_are_spoken_of_one_by_one() -> None:
     report = clean(prices(columns, CALENDAR)).report
     assert len({(f.kind, f.ticker) for f in report.findings}) == len(report.findings)
     assert len(of_kind(report, "gap")) == 60
+
+
+def test_returns_are_offered_only_if_every_column_holds_them():
+    rng = np.random.default_rng(3)
+    days = CALENDAR[:40]
+    returns, path = rng.normal(0, 0.01, len(days)), 100 * np.exp(rng.normal(0, 0.01, len(days)).cumsum())
+    with pytest.raises(DataQualityError, match=r"A holds returns and not prices.*--returns decimal"):
+        clean(prices({"A": list(returns)}, days))
+    with pytest.raises(
+        DataQualityError, match="A holds returns and not prices: import columns of prices only"
+    ) as caught:
+        clean(prices({"A": list(returns), "B": list(path)}, days))
+    assert "--returns" not in str(caught.value)

@@ -130,3 +130,17 @@ def test_many_prices_a_day_are_advised_to_keep_the_last():
     index = DAYS.repeat(3)
     with pytest.raises(DataQualityError, match="--repair duplicates=last"):
         clean(Prices(to_wide(pd.DataFrame({"A": walk(120)}, index=index)), "close", "none"), calendar=None)
+
+
+@pytest.mark.parametrize(
+    ("index", "name"),
+    [
+        (pd.DatetimeIndex(["2020-01-31"]), "daily"),
+        (pd.bdate_range("2020-01-02", periods=5), "daily"),
+        (pd.date_range("2020-01-03", periods=7, freq="W-FRI"), "weekly"),
+        (pd.date_range("2020-01-31", periods=6, freq="ME"), "monthly"),
+        (pd.date_range("2015-12-31", periods=3, freq="YE"), "yearly"),
+    ],
+)
+def test_a_few_dates_are_daily_only_if_they_are_close(index, name):
+    assert recognise_frequency(index).name == name

@@ -71,7 +71,7 @@ def clean(
     """
     cleaned = _clean(prices, calendar, repairs, carry)
     if cleaned.report.errors:
-        raise DataQualityError(_refusal(cleaned.report.errors))
+        raise DataQualityError(_refusal(cleaned.report.errors, prices.frame.shape[1]))
     return cleaned
 
 
@@ -229,18 +229,17 @@ def _drop_empty_columns(table: Table, findings: list[Finding]) -> Table:
     return table.columns(full)
 
 
-def _refusal(errors: tuple[Finding, ...]) -> str:
-    """One sentence with the first errors and the repairs that would let them pass."""
+def _refusal(errors: tuple[Finding, ...], columns: int) -> str:
+    """One sentence with the first errors and the repairs that would let them pass. columns: how many there are."""
     shown = "; ".join(error.sentence.rstrip(".") for error in errors[:ERRORS_SHOWN])
     more = f"; and {len(errors) - ERRORS_SHOWN} more tickers" if len(errors) > ERRORS_SHOWN else ""
     kinds = {error.kind for error in errors}
     if "not-prices" in kinds:
-        unit = next(
-            ("percent" if "percent" in e.sentence else "decimal" for e in errors if "returns" in e.sentence), None
-        )
-        advice = "import a column of prices" + (
-            f", or add --returns {unit} to turn returns into prices" if unit else ""
-        )
+        returns = [e for e in errors if e.kind == "not-prices" and "returns" in e.sentence]
+        advice = "import columns of prices only" if columns > 1 else "import a column of prices"
+        if len(returns) == columns:  # one unit is for all columns, and would spoil prices beside returns
+            unit = "percent" if "percent" in returns[0].sentence else "decimal"
+            advice += f", or add --returns {unit} to turn returns into prices"
         sentences = "; ".join(e.sentence.rstrip(".") for e in errors if e.kind == "not-prices")
         return f"{sentences}: {advice}."
     if "future-date" in kinds:

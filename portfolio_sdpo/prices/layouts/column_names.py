@@ -20,29 +20,40 @@ ADJUSTED = (
     "schlusskursbereinigt", "bereinigterschlusskurs", "cierreajustado", "clotureajustee", "fechamentoajustado",
     "chiusuraaggiustata", "totreturnindexgrossdvds",
 )  # fmt: skip
-RAW = (
+_ENGLISH_RAW = (
     "close", "closelast", "closeprice", "closingprice", "last", "lastprice", "price", "settle", "pxlast", "prc",
     "prccd", "nav", "priceclose", "pxclose", "closepx", "4close", "tradeclose", "exchangerate", "fixing", "navps",
-    # German, Spanish, Portuguese, French, Italian, Dutch, Polish, Nordic, Chinese, Japanese, Korean
+)  # fmt: skip
+_FOREIGN_RAW = (  # German, Spanish, Portuguese, French, Italian, Dutch, Polish, Nordic
     "schluss", "schlusskurs", "kurs", "zuletzt", "cierre", "ultimo", "ultima", "precio", "fechamento", "preco",
     "cloture", "dernier", "fermeture", "cours", "chiusura", "prezzo", "slot", "slotkoers", "laatste", "koers",
-    "zamkniecie", "kurszamkniecia", "ostatnio", "senaste", "stangning", "sidste", "收盘", "收盘价", "終値", "종가",
+    "zamkniecie", "kurszamkniecia", "ostatnio", "senaste", "stangning", "sidste",
 )  # fmt: skip
+RAW = (*_ENGLISH_RAW, *_FOREIGN_RAW, "收盘", "收盘价", "終値", "종가")
 PRICE = ADJUSTED + RAW
+_FOREIGN_OPEN = (
+    "erster", "eroffnung", "eroffnungskurs", "apertura", "abertura", "ouverture", "otwarcie", "kursotwarcia", "openen",
+    "oppning", "abning",
+)  # fmt: skip
 OPEN = (
-    "open", "adjopen", "openprice", "openingprice", "priceopen", "pxopen", "1open", "erster", "eroffnung",
-    "eroffnungskurs", "apertura", "abertura", "ouverture", "otwarcie", "kursotwarcia", "opening", "openen", "åbning",
-    "oppning", "abning", "开盘", "开盘价", "始値", "시가",
+    "open", "adjopen", "openprice", "openingprice", "priceopen", "pxopen", "1open", "opening", *_FOREIGN_OPEN, "开盘",
+    "开盘价", "始値", "시가",
+)  # fmt: skip
+_FOREIGN_HIGH = (
+    "hoch", "tageshoch", "hochst", "hochstkurs", "maximo", "maxima", "haut", "plushaut", "massimo", "najwyzszy",
+    "kursmax", "hoog", "hoogste", "hogst", "hoj",
 )  # fmt: skip
 HIGH = (
-    "high", "adjhigh", "highprice", "pricehigh", "pxhigh", "2high", "dayhigh", "hoch", "tageshoch", "hochst",
-    "hochstkurs", "maximo", "maxima", "maximum", "max", "haut", "plushaut", "massimo", "najwyzszy", "kursmax", "hoog",
-    "hoogste", "hogst", "hoj", "最高", "最高价", "高値", "고가",
+    "high", "adjhigh", "highprice", "pricehigh", "pxhigh", "2high", "dayhigh", "maximum", "max", *_FOREIGN_HIGH, "最高",
+    "最高价", "高値", "고가",
+)  # fmt: skip
+_FOREIGN_LOW = (
+    "tief", "tagestief", "tiefst", "tiefstkurs", "minimo", "minima", "bas", "plusbas", "najnizszy", "kursmin", "laag",
+    "laagste", "lagst", "lav",
 )  # fmt: skip
 LOW = (
-    "low", "adjlow", "lowprice", "pricelow", "pxlow", "3low", "daylow", "tief", "tagestief", "tiefst", "tiefstkurs",
-    "minimo", "minima", "minimum", "min", "bas", "plusbas", "najnizszy", "kursmin", "laag", "laagste", "lagst", "lav",
-    "最低", "最低价", "安値", "저가",
+    "low", "adjlow", "lowprice", "pricelow", "pxlow", "3low", "daylow", "minimum", "min", *_FOREIGN_LOW, "最低",
+    "最低价", "安値", "저가",
 )  # fmt: skip
 VOLUME = (
     "volume", "vol", "adjvolume", "volumen", "umsatz", "umsatze", "stuck", "stucke", "wolumen", "obrot", "obroty",
@@ -64,7 +75,8 @@ OTHER = (
     "bid", "ask", "bidsize", "asksize", "spread", "weightedprice", "prevclose", "previousclose", "wahrung", "devise",
     "closetime", "ignore", "series", "timeperiod", "numberofemployees",
 )  # fmt: skip
-NOT_PRICES = frozenset(OPEN + HIGH + LOW + VOLUME + RETURN + OTHER)
+NEVER_PRICES = frozenset(VOLUME + RETURN + OTHER)
+NOT_PRICES = frozenset(OPEN + HIGH + LOW) | NEVER_PRICES
 FIELDS = frozenset(PRICE) | NOT_PRICES
 """What a column of one security can hold."""
 TICKER = (
@@ -72,11 +84,14 @@ TICKER = (
     "security", "asset", "ric", "secid", "permno", "isin", "figi", "cusip", "sedol", "wkn", "pair", "currencypair",
     "country", "fund", "identifier", "actsymbol", "kod", "papier", "name",
 )  # fmt: skip
+_FOREIGN_DATE = ("datum", "fecha", "handelstag", "dato")
 DATE = (
     "date", "tradedate", "tradingdate", "datetime", "timestamp", "tradingday", "dtyyyymmdd", "datadate", "dt", "time",
-    "dates", "unix", "unixtimestamp", "opentime", "unixtime", "epoch", "datum", "fecha", "handelstag", "caldt",
-    "pricedate", "asofdate", "observationdate", "dato", "日期", "交易日期", "日付", "날짜",
+    "dates", "unix", "unixtimestamp", "opentime", "unixtime", "epoch", "caldt", "pricedate", "asofdate",
+    "observationdate", *_FOREIGN_DATE, "日期", "交易日期", "日付", "날짜",
 )  # fmt: skip
+FOREIGN = frozenset((*_FOREIGN_RAW, *_FOREIGN_OPEN, *_FOREIGN_HIGH, *_FOREIGN_LOW, *_FOREIGN_DATE))
+"""Names in languages that write decimal commas; Chinese, Japanese and Korean write points."""
 WEAK_DATE = ("data", "day", "t", "index")
 """Names of dates only where the column holds dates: T is a ticker, too."""
 CURRENCY = ("currency", "ccy", "wahrung", "devise", "curcdd")

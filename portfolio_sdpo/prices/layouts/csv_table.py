@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,14 @@ import pyarrow.csv
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import DATE, normalise_name
 from portfolio_sdpo.prices.layouts.dates import looks_like_dates
-from portfolio_sdpo.prices.layouts.numbers import NULLS, decide_decimal, is_foreign, parse_numbers
+from portfolio_sdpo.prices.layouts.numbers import (
+    NULLS,
+    decide_decimal,
+    is_foreign,
+    is_written_like_number,
+    parse_numbers,
+    shows_comma,
+)
 from portfolio_sdpo.prices.layouts.plain_text import NOT_TEXT, decode_text, find_header, find_table_end
 from portfolio_sdpo.prices.layouts.raw_table import ADJUSTMENTS, SAMPLE_ROWS, Facts, find_field_level
 
@@ -106,7 +113,8 @@ class CsvTable:
         names = [self.names[column] for column in numbers]
         convention = self._decimal
         try:
-            if convention is None and is_foreign(self._separator, self.names, self.sample):
+            # A decimal comma must not meet pyarrow, to which 14.643 is always a little more than fourteen.
+            if convention == "comma" or (convention is None and self._is_foreign()):
                 table = self._convert(words | dict.fromkeys(numbers, pa.string()))
                 values = self._parse([table.column(f"f{column}") for column in numbers], names)
             else:
@@ -159,10 +167,25 @@ class CsvTable:
             ),
         )
 
+    def _is_foreign(self) -> bool:
+        """Whether the file may write decimal commas, by what surrounds the prices."""
+        if is_foreign(self._separator, self.names, self.sample):
+            return True
+        # Cells such as 125.07 show no comma and are spared the search.
+        return shows_comma(self._number_cells(lambda cell: "," in cell or cell.count(".") > 1))
+
+    def _number_cells(self, may_matter: Callable[[str], bool] = bool) -> list[str]:
+        """Cells of the first rows, in all columns, that are written like numbers and not like dates."""
+        return [
+            cell
+            for row in self.sample
+            for cell in row
+            if may_matter(cell) and is_written_like_number(cell) and not looks_like_dates([cell])
+        ]
+
     def _parse(self, columns: Sequence[pa.ChunkedArray], names: Sequence[str]) -> np.ndarray:
         """Columns of text as numbers: the clean ones at once, the others cell by cell."""
-        foreign = is_foreign(self._separator, self.names, self.sample)
-        decimal = self._decimal or decide_decimal(columns, self.sample if foreign else (), foreign)
+        decimal = self._decimal or decide_decimal(columns, self._number_cells(), self._is_foreign())
         decimal_comma = decimal == "comma"
         if decimal_comma:
             note = "Commas were read as decimal points, and points as separators of thousands."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import stat
 import zlib
@@ -23,6 +24,10 @@ ENDINGS = ", ".join(f".{kind}" for kind in READABLE_KINDS)
 WRITABLE_ENDINGS = ", ".join(f".{kind}" for kind in FILE_KINDS)
 MAX_JSON_MEGABYTES = 128
 """JSON takes about ten times its size in memory."""
+MAX_MEMBERS = 20_000
+"""Packed files that may follow each other in one; 512 MB in the blocks of 64 KB that bgzip writes are 8,192."""
+_MEMBER = b"\x1f\x8b\x08"
+"""How each of them begins; by chance it is also in one of 16 MB."""
 _MEGABYTE = 1 << 20
 
 
@@ -68,11 +73,11 @@ def open_table(path: Path, decimal: str | None = None) -> RawTable:
     if not content or content.isspace():
         raise LayoutError("the file is empty.")
     if kind == "parquet":
-        return ParquetTable(content)
+        return ParquetTable(content, decimal)
     if kind == "xlsx":
-        return CsvTable(convert_xlsx(content), decimal="point")
+        return CsvTable(convert_xlsx(content, decimal), decimal or "point")
     if "json" in kind:
-        return CsvTable(convert_json(content), decimal="point")
+        return CsvTable(convert_json(content, decimal), decimal or "point")
     return CsvTable(content, decimal)
 
 
@@ -98,18 +103,17 @@ def _read_ordinary_file(path: Path, limit: int) -> bytes:
 def _unpack(content: bytes, limit: int) -> bytes:
     """What gzip packed; counted first and unpacked afterwards, so that a bomb takes no memory."""
     try:
+        if content.count(_MEMBER) > MAX_MEMBERS:
+            raise LayoutError(f"the file has more than {MAX_MEMBERS:,} gzip members; pack it again with gzip.")
+        # Not `gzip.decompress`, which copies all that follows a member.
         size = 0
-        decompressor = zlib.decompressobj(wbits=31)
-        rest = content
-        while rest and size <= limit * _MEGABYTE:
-            size += len(decompressor.decompress(rest, _MEGABYTE))
-            rest = decompressor.unconsumed_tail
-            if decompressor.eof:
-                rest = decompressor.unused_data.lstrip(b"\0")
-                decompressor = zlib.decompressobj(wbits=31)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            while size <= limit * _MEGABYTE and (piece := packed.read(_MEGABYTE)):
+                size += len(piece)
         if size > limit * _MEGABYTE:
             raise _too_large(limit)
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            return packed.read()
     except (OSError, EOFError, zlib.error):
         raise LayoutError("the file is not gzip, or it is cut off; fetch it again.") from None
 

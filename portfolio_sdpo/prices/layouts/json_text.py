@@ -32,8 +32,11 @@ _SHORT = {
 """Polygon's names, which are as short as tickers."""
 
 
-def convert_json(content: bytes) -> bytes:
-    """CSV text (UTF-8) of the table in a JSON document, or in lines with a JSON object each."""
+def convert_json(content: bytes, decimal: str | None = None) -> bytes:
+    """CSV text (UTF-8) of the table in a JSON document, or in lines with a JSON object each.
+
+    decimal: `comma` where the user says that the text has decimal commas; numbers are then written so, too.
+    """
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -43,6 +46,8 @@ def convert_json(content: bytes) -> bytes:
     except RecursionError:
         raise LayoutError(_NOT_JSON) from None
     buffer = io.StringIO()
+    if decimal == "comma":
+        rows = [[repr(cell).replace(".", ",") if isinstance(cell, float) else cell for cell in row] for row in rows]
     csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue().encode()
 

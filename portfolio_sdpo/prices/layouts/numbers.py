@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from portfolio_sdpo.errors import LayoutError
-from portfolio_sdpo.prices.layouts.column_names import normalise_name
+from portfolio_sdpo.prices.layouts.column_names import FOREIGN, normalise_name
 
 NULLS = (
     "",
@@ -49,6 +49,7 @@ _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{2,4}")
 # What shows a decimal comma: not three digits behind it, or a point before it; and so for points.
 _COMMA_PROOF = r"(^|[^\d,.])0,\d|\d,(\d{1,2}|\d{4,})\D*$|\d\.\d{3},\d|\d\.\d{3}\.\d{3}"
 _POINT_PROOF = r"(^|[^\d,.])0\.\d|\d\.(\d{1,2}|\d{4,})\D*$|\d,\d{3}\.\d|\d,\d{3},\d{3}|\d[eE]-?\d"
+_LIKE_NUMBER = re.compile(r"[^\w.,]*\d[\d.,\s'’]*[^\W\d]{0,3}[^\w.,]*")
 _EITHER = r"^\D*\d{1,3}[.,]\d{3}\D*$"
 
 
@@ -110,28 +111,40 @@ def is_foreign(separator: str, names: Sequence[str], sample: Sequence[Sequence[s
     """
     if separator == ";" or any(_DOTTED_DATE.match(cell) for row in sample[:1] for cell in row[:3]):
         return True
-    return any(normalise_name(name) in _FOREIGN for name in names)
+    return any(normalise_name(name) in FOREIGN for name in names)
 
 
-_FOREIGN = frozenset(
-    ("datum", "fecha", "schluss", "schlusskurs", "kurs", "cierre", "ultimo", "ultima", "fechamento", "cloture",
-     "dernier", "chiusura", "slot", "koers", "otwarcie")
-)  # fmt: skip
+def is_written_like_number(cell: str) -> bool:
+    """Whether a cell is a number with a point or a comma, maybe with a currency or a unit: `-0,15%`, `1,5M`.
+
+    >>> [is_written_like_number(text) for text in ("1.234.567", "0,54%", "1,5M", "Jan 3,2023", "125")]
+    [True, True, True, False, False]
+    """
+    return ("," in cell or "." in cell) and _LIKE_NUMBER.fullmatch(cell) is not None
 
 
-def decide_decimal(columns: Sequence[pa.ChunkedArray], sample: Sequence[Sequence[str]], foreign: bool) -> str:
-    """`comma` or `point`, as all the cells show together; what they do not show is refused with both readings.
+def shows_comma(cells: Sequence[str]) -> bool:
+    """Whether a cell has a comma that can only be a decimal one, or points that can only group thousands.
 
-    columns: the text of the columns of prices. sample: rows whose other cells (a change of `-0,15%`) count as well.
-    foreign: whether the file may write decimal commas.
+    >>> shows_comma(["14.674", "1,5M"]), shows_comma(["14.674", "1,500"])
+    (True, False)
+    """
+    return any(re.search(_COMMA_PROOF, cell) for cell in cells)
+
+
+def decide_decimal(columns: Sequence[pa.ChunkedArray], cells: Sequence[str], foreign: bool) -> str:
+    """`comma` or `point`, as the numbers show; what they do not show is refused with both readings.
+
+    columns: the text of the columns of prices. cells: numbers of other columns (a change of `-0,15%`), which count
+    where the prices show nothing. foreign: whether the file may write decimal commas.
     """
 
     def shows(pattern: str) -> bool:
-        return any(
-            pa.compute.any(pa.compute.match_substring_regex(column, pattern)).as_py() for column in columns
-        ) or any(re.search(pattern, cell) for row in sample for cell in row if not _DOTTED_DATE.match(cell))
+        return any(pa.compute.any(pa.compute.match_substring_regex(column, pattern)).as_py() for column in columns)
 
     comma, point = shows(_COMMA_PROOF), shows(_POINT_PROOF)
+    if not comma and not point and foreign:
+        comma, point = shows_comma(cells), any(re.search(_POINT_PROOF, cell) for cell in cells)
     if comma != point:
         return "comma" if comma else "point"
     cell = _first_match(columns, _EITHER)

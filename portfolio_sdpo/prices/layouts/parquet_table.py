@@ -16,9 +16,13 @@ from portfolio_sdpo.prices.layouts.raw_table import ADJUSTMENTS, MAX_MEGABYTES, 
 
 
 class ParquetTable:
-    """A Parquet file; the index that pandas stored in it comes first."""
+    """A Parquet file; the index that pandas stored in it comes first.
 
-    def __init__(self, content: bytes) -> None:
+    decimal: `comma` where the user says that columns of text have decimal commas.
+    """
+
+    def __init__(self, content: bytes, decimal: str | None = None) -> None:
+        self._decimal_comma = decimal == "comma"
         try:
             frame = _read_bounded(content)
         except LayoutError:
@@ -48,7 +52,8 @@ class ParquetTable:
 
     def load(self, texts: Sequence[int], numbers: Sequence[int]) -> tuple[list[pd.Series], np.ndarray]:
         """As `RawTable.load`."""
-        values = parse_numbers([self._columns[i] for i in numbers], [self.names[i] for i in numbers])
+        names = [self.names[i] for i in numbers]
+        values = parse_numbers([self._columns[i] for i in numbers], names, self._decimal_comma)
         return [self._columns[i] for i in texts], values
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import (
     DATE,
+    NEVER_PRICES,
     NOT_PRICES,
     PRICE,
     TICKER,
@@ -120,12 +121,21 @@ def _no_price(table: RawTable, date: int, ticker: int | None) -> LayoutError:
     join = ":" if ticker is None else ","
     quotes = [name for name in names if is_quote(name) and normalise_name(name).endswith(("close", "bid", "ask"))]
     if len(quotes) > 1:
-        ways = " or ".join(f"--layout {layout}{join}price={name}" for name in quotes[:2])
-        return LayoutError(f"the prices are quotes, and {_join_names(quotes)} are two readings; say which with {ways}.")
+        both = " or ".join(f"--layout {layout}{join}price={name}" for name in quotes[:2])
+        return LayoutError(f"the prices are quotes, and {_join_names(quotes)} are two readings; say which with {both}.")
+    may_hold_prices = [
+        name
+        for name in names
+        if normalise_name(name) not in NEVER_PRICES and not _holds_words(_named_cells(table, name))
+    ]
+    ways = []
+    if may_hold_prices:
+        ways.append(f"if one of them holds prices, name it as in --layout {layout}{join}price={may_hold_prices[0]}")
+    if ticker is None and names and all(may_be_ticker(name) or not is_field(name) for name in names):
+        ways.append("if these are tickers, say so with --layout wide")
     return LayoutError(
-        f"there is no column of prices such as Close or Adj Close among {_join_names(table.names)}; if one of them "
-        f"holds prices, name it as in --layout {layout}{join}price={names[0] if names else 'NAME'}, or if these are "
-        "tickers, say so with --layout wide."
+        f"there is no column of prices such as Close or Adj Close among {_join_names(table.names)}; "
+        f"{', or '.join(ways) or 'add one to the file'}."
     )
 
 
@@ -187,8 +197,8 @@ def _by_security(table: RawTable, date: int, options: LayoutOptions) -> tuple[tu
     if unclear and with_fields and not all(set(map(normalise_name, columns[n])) <= NOT_PRICES for n in with_fields):
         raise LayoutError(
             f"{unclear[0]!r} stands beside columns such as {next(filter(split_security, table.names))!r}: "
-            "it is a ticker or a field, and nothing tells which; drop it, or read all columns as tickers with "
-            "--layout wide."
+            "it is a ticker or a field, and nothing tells which; drop it, or rename it after its security and field, "
+            f"as in '{unclear[0]}.Close'."
         )
     without = [security for security, fields in priced.items() if not fields]
     having = {security: fields for security, fields in priced.items() if fields}
@@ -310,6 +320,10 @@ def _find_named(names: Sequence[str], name: str) -> int:
     if name not in names:
         raise LayoutError(f"there is no column {name!r} among {_join_names(names)}.")
     return names.index(name)
+
+
+def _named_cells(table: RawTable, name: str) -> list[str]:
+    return _cells(table, table.names.index(name))
 
 
 def _cells(table: RawTable, column: int) -> list[str]:

@@ -18,8 +18,11 @@ MAX_CELLS = 4_000_000
 _MEGABYTE = 1 << 20
 
 
-def convert_xlsx(content: bytes) -> bytes:
-    """CSV text (UTF-8) of the first sheet that has rows; formulas count by the values that were saved with them."""
+def convert_xlsx(content: bytes, decimal: str | None = None) -> bytes:
+    """CSV text (UTF-8) of the first sheet that has rows; formulas count by the values that were saved with them.
+
+    decimal: `comma` where the user says that the text has decimal commas; numbers are then written so, too.
+    """
     try:
         import openpyxl
     except ModuleNotFoundError:
@@ -29,7 +32,7 @@ def convert_xlsx(content: bytes) -> bytes:
         book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # what the file claims about its size is not believed
-            rows = _read_rows(sheet)
+            rows = _read_rows(sheet, decimal)
             if rows:
                 break
         else:
@@ -57,14 +60,14 @@ def _check_size(content: bytes) -> None:
         raise LayoutError(f"the workbook unpacks to more than {MAX_MEGABYTES} MB; save the sheet as CSV.")
 
 
-def _read_rows(sheet: Any) -> list[list[str]]:
+def _read_rows(sheet: Any, decimal: str | None) -> list[list[str]]:
     rows: list[list[str]] = []
     cells = 0
     for row in sheet.iter_rows(values_only=True):
         cells += len(row) + 1
         if cells > MAX_CELLS:
             raise LayoutError(f"the sheet has more than {MAX_CELLS:,} cells; save it as CSV.")
-        texts = [_as_text(cell) for cell in row]
+        texts = [_as_text(cell, decimal) for cell in row]
         while texts and not texts[-1]:
             texts.pop()
         if texts:
@@ -72,11 +75,13 @@ def _read_rows(sheet: Any) -> list[list[str]]:
     return rows
 
 
-def _as_text(cell: Any) -> str:
+def _as_text(cell: Any, decimal: str | None) -> str:
     if cell is None:
         return ""
     if isinstance(cell, datetime):
         return cell.isoformat(" ") if cell.time().isoformat() != "00:00:00" else cell.date().isoformat()
     if isinstance(cell, date):
         return cell.isoformat()
-    return repr(cell) if isinstance(cell, float) else str(cell)
+    if isinstance(cell, float):
+        return repr(cell).replace(".", ",") if decimal == "comma" else repr(cell)
+    return str(cell)

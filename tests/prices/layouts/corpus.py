@@ -60,6 +60,8 @@ class Case:
     """A regular expression for the sentence."""
     options: dict = field(default_factory=dict)
     first: str = "2023-01-03"
+    ways: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    """Every option that the refusal names, as on the command line, and what the file is read as with it."""
 
 
 def rows(header: str, line, separator: str = "\n", days=DAYS) -> str:
@@ -108,6 +110,12 @@ WEEKS = [date(2022, 1, 7) + timedelta(days=7 * k) for k in range(ROWS)]
 GERMAN_DAY = "{0:%d.%m.%Y}"
 RETURNS = np.round(np.diff(np.log(closes()), prepend=np.log(124.0)), 5).tolist()
 POINTS = [round(14181.670 * p / 125.07) for p in closes()]
+
+
+POINTS_FILE = rows("Date;DAX", lambda d, k: f"{d:%d.%m.%Y};{german(POINTS[k], 0)}")
+INDEX = {"IBOV": [float(p) for p in POINTS]}
+WAYS_OF_POINTS = {"--layout :decimal=comma": {"DAX": [float(p) for p in POINTS]},
+                  "--layout :decimal=point": {"DAX": [p / 1000 for p in POINTS]}}  # fmt: skip
 
 
 def klines() -> list[list]:
@@ -164,6 +172,16 @@ CASES = [
     Case("investing.com in Portuguese, index points", rows('"Data","Último","Abertura","Vol.","Var%"', lambda d, k:
          f'"{d:%d.%m.%Y}","{german(POINTS[k], 0)}","{german(POINTS[k], 0)}","11,3B","-0,15%"'), "IBOV.csv",
          {"IBOV": [float(p) for p in POINTS]}),
+    *(Case(f"index points, comma shown by another column, {name}", rows(f'Data,{name},Var%', lambda d, k:
+         f'{d},{german(POINTS[k], 0)},"0,54%"'), "IBOV.csv", INDEX) for name in ("Preço", "Prezzo", "Cours", "Close")),
+    Case("index points, points in the volume", rows("Date,Open,High,Low,Close,Volume", lambda d, k:
+         f"{d}," + ",".join([german(POINTS[k], 0)] * 4) + ",1.234.567"), "IBOV.csv", INDEX),
+    Case("index points, volume in millions", rows("Date,Close,Vol.", lambda d, k: f'{d},{german(POINTS[k], 0)},"1,5M"'),
+         "IBOV.csv", INDEX),
+    Case("points in the prices outweigh a comma elsewhere", rows("Date,Close,Vol.", lambda d, k:
+         f'{d},{AAPL[k][3]},"1,5M"'), expected=ONE),
+    Case("a date with a comma is no number", rows("Date,Close", lambda d, k: f'"{d:%b %-d, %Y}",{AAPL[k][3]:.3f}'),
+         expected=ONE),
     Case("investing.com in Spanish", rows('"Fecha","Cierre","Apertura","Máximo","Mínimo","Vol.","% var."', lambda d, k:
          f'"{d:%d.%m.%Y}","{german(AAPL[k][3])}","{german(AAPL[k][0])}","{german(AAPL[k][1])}","{german(AAPL[k][2])}",'
          '"1,1M","0,2%"'), expected=ONE),
@@ -267,20 +285,46 @@ CASES = [
     # Refused, with the way out
     Case("FXCM", rows("Date,BidOpen,BidHigh,BidLow,BidClose,AskOpen,AskHigh,AskLow,AskClose", lambda d, k:
          f"{d}," + ",".join(map(str, AAPL[k][:4])) + "," + ",".join(str(v + 0.02) for v in AAPL[k][:4])),
-         refusal="--layout per-ticker:price=BidClose or --layout per-ticker:price=AskClose"),
+         refusal="--layout per-ticker:price=BidClose or --layout per-ticker:price=AskClose",
+         ways={"--layout per-ticker:price=BidClose": ONE,
+               "--layout per-ticker:price=AskClose": {"AAPL": [p + 0.02 for p in closes()]}}),
     Case("unknown language", rows("Tarih,Acilis,Yuksek,Dusuk,Son", lambda d, k: f"{d}," + ",".join(map(str, AAPL[k][:4]))),
-         refusal="'Yuksek' is never below and 'Dusuk' never above.*--layout per-ticker:price=Acilis or .*price=Son"),
-    Case("index points with decimal signs that could be either", rows("Date;DAX", lambda d, k:
-         f"{d:%d.%m.%Y};{german(POINTS[k], 0)}"), refusal=r"can be 14\d\d\d \(decimal comma\) or 14\.\d\d\d .*decimal=comma"),
-    Case("returns", rows("Date,AAPL", lambda d, k: f"{d},{RETURNS[k]}"), refusal="look like returns.*--returns decimal"),
-    Case("returns in percent", rows("Date,AAPL", lambda d, k: f"{d},{100 * RETURNS[k]:.4f}"), refusal="--returns percent"),
-    Case("gross returns", rows("Date,AAPL", lambda d, k: f"{d},{1 + RETURNS[k]:.5f}"), refusal="--returns gross"),
-    Case("volumes", rows("Date,AAPL", lambda d, k: f"{d},{AAPL[k][5]}"), refusal="'AAPL' holds whole numbers.*volumes"),
+         refusal="'Yuksek' is never below and 'Dusuk' never above.*--layout per-ticker:price=Acilis or .*price=Son",
+         ways={"--layout per-ticker:price=Acilis": {"AAPL": closes(which=OPEN)}, "--layout per-ticker:price=Son": ONE,
+               "--layout wide": {"Acilis": closes(which=OPEN), "Yuksek": closes(which=HIGH), "Dusuk": closes(which=LOW),
+                                 "Son": closes()}}),
+    Case("index points with decimal signs that could be either", POINTS_FILE,
+         refusal=r"can be 14\d\d\d \(decimal comma\) or 14\.\d\d\d .*decimal=comma", ways=WAYS_OF_POINTS),
+    *(Case(f"index points under {names} that could be either", rows(f"Date,{names}", lambda d, k:
+         f"{d},{german(POINTS[k], 0)}"), "DAX.csv", refusal=r"can be 14\d\d\d .*decimal=comma", ways=WAYS_OF_POINTS)
+      for names in ("Preço", "Prezzo", "Cours", "Kurs")),
+    Case("JSON with points in text, point", json.dumps([{"Datum": str(d), "Kurs": german(p, 0)} for d, p in zip(
+         DAYS, POINTS, strict=True)]), "DAX.json", {"DAX": [p / 1000 for p in POINTS]}),
+    Case("JSON with points in text, comma", json.dumps([{"Datum": str(d), "Kurs": german(p, 0)} for d, p in zip(
+         DAYS, POINTS, strict=True)]), "DAX.json", {"DAX": [float(p) for p in POINTS]},
+         options={"layout": ":decimal=comma"}),
+    Case("JSON with numbers, comma", json.dumps(records()), "AAPL.json", ONE, options={"layout": ":decimal=comma"}),
+    Case("returns", rows("Date,AAPL", lambda d, k: f"{d},{RETURNS[k]}"), refusal="look like returns.*--returns decimal",
+         ways={"--returns decimal": {"AAPL": (100 * np.cumprod(1 + np.array(RETURNS))).tolist()},
+               "--layout wide": {"AAPL": RETURNS}}),
+    Case("returns in percent", rows("Date,AAPL", lambda d, k: f"{d},{100 * RETURNS[k]:.4f}"), refusal="--returns percent",
+         ways={"--returns percent": {"AAPL": (100 * np.cumprod([1 + round(100 * r, 4) / 100 for r in RETURNS])).tolist()},
+               "--layout wide": {"AAPL": [round(100 * r, 4) for r in RETURNS]}}),
+    Case("gross returns", rows("Date,AAPL", lambda d, k: f"{d},{1 + RETURNS[k]:.5f}"), refusal="--returns gross",
+         ways={"--returns gross": {"AAPL": (100 * np.cumprod([round(1 + r, 5) for r in RETURNS])).tolist()},
+               "--layout wide": {"AAPL": [round(1 + r, 5) for r in RETURNS]}}),
+    Case("volumes", rows("Date,AAPL", lambda d, k: f"{d},{AAPL[k][5]}"), refusal="'AAPL' holds whole numbers.*volumes",
+         ways={"--layout wide": {"AAPL": closes(which=VOLUME)}}),
     Case("volumes under a name", rows("Date,Volume", lambda d, k: f"{d},{AAPL[k][5]}"), refusal="no column of prices"),
+    Case("volumes under a name, long", rows("date,ticker,volume,ret", lambda d, k: f"{d},AAPL,{AAPL[k][5]},0.1"),
+         refusal="no column of prices such as Close .*; add one to the file"),
+    Case("a long table with a name for the prices that is unknown", rows("date,ticker,volume,worth", lambda d, k:
+         f"{d},AAPL,{AAPL[k][5]},{AAPL[k][3]}"), refusal="no column of prices",
+         ways={"--layout long:ticker=ticker,price=worth": ONE}),
     Case("intraday", rows("Datetime,Close", lambda d, k: f"{d} 09:30:00,{AAPL[k][0]}\n{d} 15:59:00,{AAPL[k][3]}"),
-         refusal="intraday, up to 2 a day.*--to-daily"),
+         refusal="intraday, up to 2 a day.*--to-daily", ways={"--to-daily": ONE}),
     Case("an unknown column of text", rows("date,firm,worth", lambda d, k: f"{d},Apple,{AAPL[k][3]}"),
-         refusal="--layout long:ticker=firm,price=worth"),
+         refusal="--layout long:ticker=firm,price=worth", ways={"--layout long:ticker=firm,price=worth": {"Apple": closes()}}),
     Case("a stray column among fields", rows(QUANTMOD.replace("MSFT.Open", "X"), lambda d, k:
          f"{d},{ohlcva(k)},{ohlcva(k, 'MSFT')}"), refusal="'X' stands beside columns such as 'AAPL.Open'"),
     Case("JSON without a table", '{"error": "limit reached"}', "AAPL.json", refusal="holds no table"),

@@ -38,6 +38,27 @@ def test_case(tmp_path, case: Case):
         np.testing.assert_allclose(found, expected, rtol=0 if "returns" not in case.options else 1e-12)
 
 
+OPTION = re.compile(r"--layout|--returns|--to-daily|--dayfirst")
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.refusal], ids=lambda case: case.name)
+def test_what_a_refusal_advises_works(tmp_path, case: Case):
+    """Every option that the sentence names is obeyed, and gives the values that the sentence promises."""
+    path = tmp_path / case.file
+    path.write_bytes(case.content if isinstance(case.content, bytes) else case.content.encode())
+    with pytest.raises(LayoutError) as caught:
+        read_prices(path, **case.options)
+    message = str(caught.value)
+    assert len(OPTION.findall(message)) == len(case.ways), message
+    for way, expected in case.ways.items():
+        assert way in message
+        option, _, value = way.removeprefix("--").partition(" ")
+        frame = read_prices(path, **{option.replace("-", "_"): value or True}).frame
+        assert sorted(frame.columns) == sorted(expected)
+        for ticker, values in expected.items():
+            np.testing.assert_allclose(frame[ticker].dropna(), values, rtol=1e-12)
+
+
 WORDS = {"open": OPEN, "high": HIGH, "low": LOW, "close": RAW, "volume": VOLUME}
 PLACES = {"open": corpus.OPEN, "high": corpus.HIGH, "low": corpus.LOW, "close": corpus.CLOSE, "volume": corpus.VOLUME}
 LANGUAGES = [

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 import zipfile
 
 import numpy as np
@@ -47,6 +48,18 @@ def test_csv_gz(tmp_path):
     block = gzip.compress(b"2020-01-02,1.5\n" * 7_000_000, 1)  # 105 MB; gzip members follow each other
     (tmp_path / "p.csv.gz").write_bytes(gzip.compress(b"Date,AAPL\n") + block * 60)
     assert "unpacks to, more than 512 MB" in refuse_in_a_process(tmp_path / "p.csv.gz")
+
+
+def test_many_gzip_members(tmp_path):
+    """Empty members cost no more than their number: below the limit they are read, above it refused."""
+    table, empty = gzip.compress(b"Date,AAPL\n2020-01-02,1.5\n"), gzip.compress(b"", 1)
+    begin = time.process_time()
+    (tmp_path / "p.csv.gz").write_bytes(table + empty * 15_000)
+    assert read_prices(tmp_path / "p.csv.gz").frame["AAPL"].tolist() == [1.5]
+    (tmp_path / "p.csv.gz").write_bytes(empty * 60_000)
+    with pytest.raises(LayoutError, match="more than 20,000 gzip members; pack it again"):
+        read_prices(tmp_path / "p.csv.gz")
+    assert time.process_time() - begin < 10
 
 
 def test_parquet_of_constants(tmp_path):
