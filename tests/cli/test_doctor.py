@@ -11,7 +11,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pandas as pd
@@ -155,8 +155,16 @@ def test_a_snapshot_whose_bytes_changed(home: Path):
     assert (found.check, found.status) == ("snapshots", "failure") and found.next
 
 
-def test_prices_from_the_future_speak_of_the_clock():
-    save("tomorrow", datetime.now(UTC).replace(tzinfo=None) + timedelta(days=60))
+def test_prices_from_the_future_speak_of_the_clock(monkeypatch: pytest.MonkeyPatch):
+    """An import refuses dates after tomorrow, so they are in the future only for a clock that is set back."""
+
+    class LateClock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) - timedelta(days=60)
+
+    save("tomorrow", datetime.now(UTC).replace(tzinfo=None))
+    monkeypatch.setattr(_checks, "datetime", LateClock)
     clock = [each for each in _checks.check_snapshots() if each.check == "clock"]
     assert [each.status for each in clock] == ["warning"] and "tomorrow" in clock[0].sentence
     assert str(clock[0].next).startswith("Correct the clock")
