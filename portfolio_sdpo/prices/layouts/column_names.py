@@ -106,6 +106,7 @@ _LETTERS = str.maketrans({"ł": "l", "ß": "ss", "ø": "o", "đ": "d", "ı": "i"
 _TUPLE = re.compile(r"\(\s*['\"].*['\"]\s*,\s*['\"].*['\"]\s*\)")
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+|[^\W_]")
 _SEPARATORS = "._-:|/,=>"
+_TICKER_FORM = re.compile(r"\^?([A-Z]{1,6}|\d{4,6})([.\-/=][A-Z]{1,4})?")
 _BRACKETS = {"(": ")", "[": "]", "'": "'"}
 
 
@@ -147,6 +148,11 @@ def may_be_ticker(name: str) -> bool:
     return name == name.upper() and len(name) <= _SHORT and name.isascii()
 
 
+def looks_like_ticker(name: str) -> bool:
+    """Whether an unknown name is written like a ticker: `AAPL`, `^GSPC`, `BRK.B`, `0700.HK`, and not `SMA20`."""
+    return _TICKER_FORM.fullmatch(name) is not None
+
+
 @lru_cache(maxsize=8192)
 def is_quote(name: str) -> bool:
     """Whether the name is one side of a quote: `BidClose`, `Ask`, `ask_open`."""
@@ -183,6 +189,8 @@ def split_security(name: str) -> tuple[str, str] | None:
         except (ValueError, SyntaxError):
             return None
         fields = [part for part in parts if normalise_name(part) in FIELDS]
+        if len(parts) == len(fields) == 2:  # ('Close', 'LOW')
+            fields = [part for part in fields if not may_be_ticker(part)]
         if len(parts) == 2 and len(fields) == 1:
             return next(part for part in parts if part != fields[0]), fields[0]
         return None
@@ -198,6 +206,20 @@ def split_security(name: str) -> tuple[str, str] | None:
             security = _trim(name[: run[0].start()], 1) if at_end else _trim(name[run[-1].end() :], 0)
             if security and (normalise_name(security) not in FIELDS or may_be_ticker(security)):
                 return security, field
+    return None
+
+
+def find_owner(name: str, securities: Collection[str], separators: str = _SEPARATORS + " ") -> str | None:
+    """The security that a name begins or ends with, as `AAPL` in `AAPL_SMA20`; None where there is none.
+
+    >>> find_owner("AAPL_SMA20", {"AAPL"}), find_owner("BRK.B", {"BRK"}, "_")
+    ('AAPL', None)
+    """
+    for place, letter in enumerate(name):
+        if letter in separators:
+            for part in (name[:place], name[place + 1 :]):
+                if part in securities:
+                    return part
     return None
 
 

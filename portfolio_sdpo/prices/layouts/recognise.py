@@ -8,18 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.ambiguous_names import join_names, refuse_fields, refuse_price_beside_tickers
 from portfolio_sdpo.prices.layouts.column_names import (
     DATE,
+    FIELDS,
     NEVER_PRICES,
     NOT_PRICES,
     PRICE,
     TICKER,
     WEAK_DATE,
     find_columns,
+    find_owner,
     has_no_name,
     is_field,
     is_index_name,
     is_quote,
+    looks_like_ticker,
     may_be_ticker,
     normalise_name,
     split_security,
@@ -77,7 +81,10 @@ def recognise(table: RawTable, options: LayoutOptions) -> Plan:
     prices = [column for column in _price_columns(table.names, options) if column not in (date, ticker)]
     if not prices:
         raise _no_price(table, date, ticker)
-    return Plan(layout, date, ticker, tuple(Candidate(table.names[column], (column,)) for column in prices))
+    left_out = _find_ticker_columns(table, date) if ticker is None and options.layout is None else []
+    notes = (f"Left out {join_names(left_out)}: the file holds the fields of one security.",) if left_out else ()
+    candidates = tuple(Candidate(table.names[column], (column,)) for column in prices)
+    return Plan(layout, date, ticker, candidates, notes)
 
 
 def _layout(table: RawTable, date: int, options: LayoutOptions) -> str:
@@ -97,19 +104,40 @@ def _layout(table: RawTable, date: int, options: LayoutOptions) -> str:
     fields = [name for name in others if normalise_name(name) in NOT_PRICES or is_quote(name)]
     certain = [name for name in (*fields, *prices) if not may_be_ticker(name)]
     if prices and (not others or certain or (fields and len(fields) == len(others))):
+        if options.price is None and all(map(may_be_ticker, fields)):
+            refuse_price_beside_tickers(prices[0], _find_ticker_columns(table, date))
         if "closelast" in normalised:
             return "nasdaq"
         if _splits_by_security(names):
             return "fields"
         return "yfinance-history" if {"dividends", "stocksplits"} <= normalised else "per-ticker"
-    if _splits_by_security(names):
+    if _splits_by_security(names) or any(map(_is_price_of_security, names)):
         return "fields"
     if names and len(fields) == len(others) == len(names):
         if options.price is not None:
             return "per-ticker"
         raise _no_price(table, date, None)
+    if options.price is not None and options.price in prices:
+        return "per-ticker"
     _refuse_text(table, date)
+    refuse_fields(names, prices, fields)
     return "wide"
+
+
+def _find_ticker_columns(table: RawTable, date: int) -> list[str]:
+    """Names of columns of numbers that are written like tickers and are no known fields."""
+    return [
+        name
+        for column, name in enumerate(table.names)
+        if column != date
+        and looks_like_ticker(name)
+        and not (normalise_name(name) in FIELDS or is_quote(name) or _holds_words(_cells(table, column)))
+    ]
+
+
+def _is_price_of_security(name: str) -> bool:
+    parts = None if is_field(name) else split_security(name)
+    return parts is not None and normalise_name(parts[1]) in PRICE
 
 
 def _no_price(table: RawTable, date: int, ticker: int | None) -> LayoutError:
@@ -122,7 +150,7 @@ def _no_price(table: RawTable, date: int, ticker: int | None) -> LayoutError:
     quotes = [name for name in names if is_quote(name) and normalise_name(name).endswith(("close", "bid", "ask"))]
     if len(quotes) > 1:
         both = " or ".join(f"--layout {layout}{join}price={name}" for name in quotes[:2])
-        return LayoutError(f"the prices are quotes, and {_join_names(quotes)} are two readings; say which with {both}.")
+        return LayoutError(f"the prices are quotes, and {join_names(quotes)} are two readings; say which with {both}.")
     may_hold_prices = [
         name
         for name in names
@@ -134,7 +162,7 @@ def _no_price(table: RawTable, date: int, ticker: int | None) -> LayoutError:
     if ticker is None and names and all(may_be_ticker(name) or not is_field(name) for name in names):
         ways.append("if these are tickers, say so with --layout wide")
     return LayoutError(
-        f"there is no column of prices such as Close or Adj Close among {_join_names(table.names)}; "
+        f"there is no column of prices such as Close or Adj Close among {join_names(table.names)}; "
         f"{', or '.join(ways) or 'add one to the file'}."
     )
 
@@ -176,8 +204,13 @@ def _splits_by_security(names: Sequence[str]) -> bool:
 def _by_security(table: RawTable, date: int, options: LayoutOptions) -> tuple[tuple[Candidate, ...], tuple[str, ...]]:
     """One candidate per field of prices that every security has, the preferred one first; and notes."""
     columns: dict[str, dict[str, int]] = {}
+    securities = {parts[0] for parts in map(split_security, table.names) if parts is not None}
+    left_out = []
     for column, name in enumerate(table.names):
         if column == date or is_index_name(name) or is_field(name):
+            continue
+        if split_security(name) is None and find_owner(name, securities) is not None:
+            left_out.append(name)
             continue
         security, field = split_security(name) or (name, "price")
         if column in columns.get(security, {}).values() or field in columns.get(security, {}):
@@ -195,18 +228,21 @@ def _by_security(table: RawTable, date: int, options: LayoutOptions) -> tuple[tu
         for security, fields in columns.items()
     }
     if unclear and with_fields and not all(set(map(normalise_name, columns[n])) <= NOT_PRICES for n in with_fields):
-        raise LayoutError(
-            f"{unclear[0]!r} stands beside columns such as {next(filter(split_security, table.names))!r}: "
-            "it is a ticker or a field, and nothing tells which; drop it, or rename it after its security and field, "
-            f"as in '{unclear[0]}.Close'."
-        )
+        if options.layout is None:
+            raise LayoutError(
+                f"{unclear[0]!r} stands beside columns such as {next(filter(split_security, table.names))!r}: "
+                "it is a ticker or a field, and nothing tells which; leave it out with --layout fields, or rename it "
+                f"after its security and field, as in '{unclear[0]}.Close'."
+            )
+        left_out += [table.names[columns[name]["price"]] for name in unclear]
+        priced = {security: fields for security, fields in priced.items() if security not in unclear}
     without = [security for security, fields in priced.items() if not fields]
     having = {security: fields for security, fields in priced.items() if fields}
     if not having:
         quotes = [f for fields in columns.values() for f in fields if is_quote(f)]
         hint = f"--layout fields:price={quotes[0] if quotes else next(iter(next(iter(columns.values()))))}"
         raise LayoutError(
-            f"there is no column of prices such as Close or Adj Close among {_join_names(table.names)}; name the field "
+            f"there is no column of prices such as Close or Adj Close among {join_names(table.names)}; name the field "
             f"that holds them, as in {hint}."
         )
     common = [word for word in ((wanted,) if wanted else PRICE) if all(word in fields for fields in having.values())]
@@ -225,8 +261,10 @@ def _by_security(table: RawTable, date: int, options: LayoutOptions) -> tuple[tu
         for word in common
         if word is not None
     )
-    notes = (f"Left out {_join_names(without)}, which has no column of prices.",) if without else ()
-    return candidates, notes
+    notes = [f"Left out {join_names(without)}, which has no column of prices."] if without else []
+    if left_out:
+        notes.append(f"Left out {join_names(left_out)}: the name is not that of a field that is known.")
+    return candidates, tuple(notes)
 
 
 def _leave_out_fields(columns: Candidate) -> tuple[Candidate, tuple[str, ...]]:
@@ -239,7 +277,7 @@ def _leave_out_fields(columns: Candidate) -> tuple[Candidate, tuple[str, ...]]:
         raise LayoutError("there is no column of prices beside the dates.")
     return (
         Candidate(columns.name, tuple(columns.columns[i] for i in keep), tuple(columns.tickers[i] for i in keep)),
-        (f"Left out {_join_names(left_out)}: the name is that of a field and not of a security.",),
+        (f"Left out {join_names(left_out)}: the name is that of a field and not of a security.",),
     )
 
 
@@ -258,7 +296,7 @@ def _date_column(table: RawTable) -> int:
     if named:
         return named[0]  # whose first cell will be refused by name
     raise LayoutError(
-        f"none of the columns {_join_names(table.names)} holds dates, and prices without dates cannot be used; "
+        f"none of the columns {join_names(table.names)} holds dates, and prices without dates cannot be used; "
         "add a column `Date` with days as YYYY-MM-DD."
     )
 
@@ -292,7 +330,7 @@ def _by_field(table: RawTable, tickers: Sequence[str], date: int, options: Layou
         if column != date:
             columns.setdefault(table.names[column], []).append(column)
     if not columns:
-        raise LayoutError(f"there is no column of prices such as Close or Adj Close among {_join_names(table.names)}.")
+        raise LayoutError(f"there is no column of prices such as Close or Adj Close among {join_names(table.names)}.")
     return tuple(
         Candidate(name, tuple(places), tuple(tickers[place] for place in places)) for name, places in columns.items()
     )
@@ -304,7 +342,7 @@ def _ticker_column(table: RawTable, date: int, options: LayoutOptions) -> int:
     columns = [column for column in find_columns(table.names, TICKER) if column != date]
     if not columns:
         raise LayoutError(
-            f"there is no column of tickers among {_join_names(table.names)}; name it, as in `long:ticker=tic`."
+            f"there is no column of tickers among {join_names(table.names)}; name it, as in `long:ticker=tic`."
         )
     return columns[0]
 
@@ -318,7 +356,7 @@ def _price_columns(names: Sequence[str], options: LayoutOptions) -> list[int]:
 
 def _find_named(names: Sequence[str], name: str) -> int:
     if name not in names:
-        raise LayoutError(f"there is no column {name!r} among {_join_names(names)}.")
+        raise LayoutError(f"there is no column {name!r} among {join_names(names)}.")
     return names.index(name)
 
 
@@ -332,8 +370,3 @@ def _cells(table: RawTable, column: int) -> list[str]:
 
 def _is_text(table: RawTable, column: int) -> bool:
     return any(parse_number(cell) is None for cell in _cells(table, column))
-
-
-def _join_names(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(name or "(no name)" for name in names[:most])
-    return shown if len(names) <= most else f"{shown}, ... ({len(names)} columns)"

@@ -326,6 +326,34 @@ CASES = [
     Case("an unknown column of text", rows("date,firm,worth", lambda d, k: f"{d},Apple,{AAPL[k][3]}"),
          refusal="--layout long:ticker=firm,price=worth", ways={"--layout long:ticker=firm,price=worth": {"Apple": closes()}}),
     Case("a stray column among fields", rows(QUANTMOD.replace("MSFT.Open", "X"), lambda d, k:
-         f"{d},{ohlcva(k)},{ohlcva(k, 'MSFT')}"), refusal="'X' stands beside columns such as 'AAPL.Open'"),
+         f"{d},{ohlcva(k)},{ohlcva(k, 'MSFT')}"), refusal="'X' stands beside columns such as 'AAPL.Open'",
+         ways={"--layout fields": ADJUSTED}),
+    *(Case(f"{price} beside tickers", rows(f"Date,{price},AAPL,MSFT", lambda d, k: f"{d},{AAPL[k][0]},{both(k, (CLOSE,))}"),
+         "SPY.csv", refusal=f"{price} alone .* leaves out AAPL, MSFT", ways={
+             f"--layout per-ticker:price={price}": {"SPY": closes(which=OPEN)},
+             "--layout wide": {price: closes(which=OPEN), **TWO}}) for price in ("Close", "Price", "Last", "Adj Close", "nav")),
+    Case("an unknown field of each security", rows("Date,AAPL_Close,AAPL_SMA20,MSFT_Close,MSFT_SMA20", lambda d, k:
+         f"{d},{AAPL[k][3]},1,{MSFT[k][3]},2"), "s.csv", TWO),
+    Case("an unknown field of one security", rows("Date,AAPL_Close,AAPL_RSI", lambda d, k: f"{d},{AAPL[k][3]},50"), "s.csv",
+         ONE),
+    Case("a bare name beside closes", rows("Date,AAPL.Close,MSFT.Close,VIX", lambda d, k: f"{d},{both(k, (CLOSE,))},20.5"),
+         "s.csv", refusal="'VIX' stands beside columns such as 'AAPL.Close'", ways={"--layout fields": TWO}),
+    Case("an unknown field beside tickers", rows("Date,AAPL,MSFT,AAPL_mcap", lambda d, k: f"{d},{both(k, (CLOSE,))},20.5"),
+         "s.csv", refusal="'AAPL_mcap' is called like something of 'AAPL'",
+         ways={"--layout wide": {**TWO, "AAPL_mcap": [20.5] * ROWS}}),
+    Case("tickers that begin like others", rows("Date,BRK,BRK.B,BTC,BTC-USD", lambda d, k:
+         f"{d},{both(k, (CLOSE,))},{both(k, (OPEN,))}"), "s.csv", {"BRK": closes(), "BRK.B": closes("MSFT"),
+         "BTC": closes(which=OPEN), "BTC-USD": closes("MSFT", OPEN)}),
+    Case("fields in capitals, with an average", rows("DATE,OPEN,CLOSE,SMA", lambda d, k: f"{d},{AAPL[k][0]},{AAPL[k][3]},9.5"),
+         refusal="'CLOSE' may be the price of one security", ways={"--layout per-ticker:price=CLOSE": ONE,
+         "--layout wide": {"OPEN": closes(which=OPEN), "CLOSE": closes(), "SMA": [9.5] * ROWS}}),
+    Case("a close in capitals, with an indicator", rows("DATE,CLOSE,RSI", lambda d, k: f"{d},{AAPL[k][3]},9.5"),
+         refusal="'CLOSE' may be the price of one security", ways={"--layout per-ticker:price=CLOSE": ONE,
+         "--layout wide": {"CLOSE": closes(), "RSI": [9.5] * ROWS}}),
+    Case("fields of one letter", rows("t,o,c", lambda d, k: f"{d},{AAPL[k][0]},{AAPL[k][3]}"),
+         refusal="'c' may be the price", ways={"--layout per-ticker:price=c": ONE,
+         "--layout wide": {"o": closes(which=OPEN), "c": closes()}}),
+    Case("tuples with a ticker that is a field's name", rows("Date,\"('Close', 'AAPL')\",\"('Close', 'LOW')\"", lambda d, k:
+         f"{d},{both(k, (CLOSE,))}"), "s.csv", {"AAPL": closes(), "LOW": closes("MSFT")}),
     Case("JSON without a table", '{"error": "limit reached"}', "AAPL.json", refusal="holds no table"),
 ]  # fmt: skip

@@ -81,6 +81,15 @@ def test_wide_whose_tickers_sound_like_columns(read):
     assert list(read("Date,CODE,V\n2020-01-02,120.5,1\n").frame.columns) == ["CODE", "V"]
 
 
+def test_what_is_left_out_is_said(read):
+    prices = read("Date,Open,High,Low,Close,SPY\n2020-01-02,1,2,1,74.33,9\n2020-01-03,1,2,1,73.61,9\n")
+    assert any(note.startswith("Left out SPY:") for note in prices.notes)
+    prices = read("Date,AAPL_Close,AAPL_RSI\n2020-01-02,74.33,9\n2020-01-03,73.61,9\n")
+    assert table(prices) == {"AAPL": TWO_DAYS} and any(note.startswith("Left out AAPL_RSI:") for note in prices.notes)
+    prices = read("Date,Close,SPY\n2020-01-02,74.33,9\n2020-01-03,73.61,9\n", layout=":price=Close")
+    assert any(note.startswith("Left out SPY:") for note in prices.notes)
+
+
 def test_separators_and_decimal_commas(read):
     prices = read("Date;AAPL;V\n02.01.2020;74,33;1.180,5\n13.01.2020;73,61;1.181\n")
     assert prices.frame.loc["2020-01-02"].tolist() == [74.33, 1180.5]
