@@ -147,7 +147,7 @@ def test_retrain_keeps_the_champion_and_the_walk():
             return bool(registry.runs(status="running"))
 
     told = sentence(interrupted(line, running), line)
-    assert told.startswith("the champion is as it was, and what was walked of the challenger is saved; ")
+    assert told.startswith("the champion is unchanged, and the training of the challenger so far is saved; ")
     with Registry.open() as registry:
         (run,) = registry.runs()
         assert (run.status, run.reason) == ("failed", "It was interrupted.") and registry.champion() is None

@@ -55,7 +55,7 @@ CHECKS = {
         import shutil
         from portfolio_sdpo.experiments.engine.folders import experiment_folder
         assert made_here and [study.name for study in found["A"]] == ["smoke-cmdp-variance"]
-        assert all(each.status == "finished" for each in outcomes) and len(toy.found().names) == 3 * len(SEEDS)
+        assert all(each.status == "finished" for each in outcomes) and len(toy.finished().names) == 3 * len(SEEDS)
         assert [study.name for study in found["B"]] == ["safety-b-pointgoal1-short"]
         assert not found["C"] and not found["D"]
         assert {(row["question"], row["figure"]) for row in sources} == {
@@ -70,7 +70,7 @@ CHECKS = {
             label, _, seed = run.parent.name.rsplit("-", 2)
             goal = experiment_folder(laptop.name) / f"{label}-{seeds[int(seed)]}-{seed}"
             shutil.copytree(run.parent, goal)
-        assert laptop.found().foreign == 6 and not list(stored("A"))
+        assert laptop.finished().foreign == 6 and not list(stored("A"))
 
         # Those that are as declared do.
         studies = lambda question, scale: [toy]
