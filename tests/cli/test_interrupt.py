@@ -150,7 +150,7 @@ def test_retrain_keeps_the_champion_and_the_walk():
     assert told.startswith("the champion is unchanged, and the training of the challenger so far is saved; ")
     with Registry.open() as registry:
         (run,) = registry.runs()
-        assert (run.status, run.reason) == ("failed", "It was interrupted.") and registry.champion() is None
+        assert (run.status, run.reason) == ("failed", "The retrain was interrupted.") and registry.champion() is None
 
 
 def test_where_there_is_nothing_to_save_it_says_so():

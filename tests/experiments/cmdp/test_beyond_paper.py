@@ -27,7 +27,7 @@ from portfolio_sdpo.risk import Constraint, CVaR, Expectation
 from portfolio_sdpo.rl import Problem
 from portfolio_sdpo.rl.algorithms import build
 from portfolio_sdpo.rl.metrics import read_rows
-from portfolio_sdpo.rl.rollout import Collector, Grid, Purpose, stream, torch_generator
+from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 
 GRIDS = pytest.mark.parametrize("name", ["cmdp-variance-critics", "cmdp-cvar-critics"])
 
@@ -90,7 +90,7 @@ def test_critics_know_after_the_first_rollout_that_laws_narrow_to_the_end(name):
     learner = build(settings, experiment.problem, codec, env.single_action_space)
     rollout = Collector(env, ["reward"], experiment.cmdp.horizon, seed=0).collect(learner.policy, 0)
     learner.estimator.fit_critics(rollout, torch_generator(stream(0, 0, Purpose.UPDATE)))
-    spread = learner.critics.value(("reward", 0.99), rollout, Grid(rollout), 32).here.std(-1)
+    spread = learner.critics.value(("reward", 0.99), rollout, 32).here.std(-1)
     first, last = spread[rollout.step == 0].mean(), spread[rollout.step == experiment.cmdp.horizon - 1].mean()
     assert last < 0.9 * first
 
