@@ -64,7 +64,7 @@ CHECKS = {
         assert sources[-1]["finished runs"] == "PPO 1, SDPO 2"
 
         # Runs of other settings where stored ones are looked for do not count.
-        laptop = next(study for study in studies("A", "laptop") if study.name == "cmdp-variance-binding")
+        laptop = next(study for study in plan_studies("A", "laptop") if study.name == "cmdp-variance-binding")
         seeds = {seed: cmdp for cmdp, seed in laptop.experiment.runs()}
         for run in toy.root.glob("*-*-*/final.json"):
             label, _, seed = run.parent.name.rsplit("-", 2)
@@ -73,7 +73,7 @@ CHECKS = {
         assert laptop.finished().foreign == 6 and not list(stored("A"))
 
         # Those that are as declared do.
-        studies = lambda question, scale: [toy]
+        plan_studies = lambda question, scale: [toy]
         assert [study.name for study in stored("A")] == ["smoke-cmdp-variance"]
     """,
 }
