@@ -91,6 +91,10 @@ class WeightsError(PortfolioError):
     """Weights are not on the simplex over cash and stocks."""
 
 
+class OrderError(PortfolioError):
+    """Weights cannot be turned into orders: a holding, a price or the money is missing or wrong."""
+
+
 class BacktestError(PortfolioSdpoError):
     """A backtest cannot be run, or its track cannot be measured."""
 

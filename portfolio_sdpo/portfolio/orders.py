@@ -1,0 +1,270 @@
+"""Orders: the whole lots to buy and sell so that an account holds target weights.
+
+Weights are wishes; an account has shares and money. Every position becomes a whole number of lots next to its target,
+orders below a threshold are left out, and whatever is bought is paid for, fees included, so that cash is never
+negative. The same input gives the same orders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from portfolio_sdpo.errors import OrderError, did_you_mean
+from portfolio_sdpo.portfolio.accounting import trade
+from portfolio_sdpo.portfolio.limits import Array, check_weights
+from portfolio_sdpo.portfolio.market import CASH
+from portfolio_sdpo.settings import Settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Lots = NDArray[np.float64]
+"""[N] whole numbers, positive for purchases; as floats, because 1e16 of them do not fit into every integer."""
+
+ROUNDING = 1e-9
+"""A quotient this close below a whole number of lots is that number: 0.3 / 0.1 is 2.9999999999999996."""
+
+
+class OrderSettings(Settings):
+    """How weights become orders."""
+
+    fee_bps: float = Field(default=0.0, ge=0, lt=10_000)
+    """Fee on what is traded, in hundredths of a percent."""
+    lot: float = Field(default=1.0, gt=0)
+    """Shares that are traded at once; 0.001 where fractions can be traded."""
+    threshold: float = Field(default=0.0, ge=0, lt=1)
+    """No order below this share of the account's value: such a position stays as it is."""
+    max_weight: float | None = Field(default=None, gt=0, le=1)
+    """Rounding lifts no position above this share of the account."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is owned: shares by ticker, and money."""
+
+    shares: Mapping[str, float]
+    cash: float
+
+    def __post_init__(self) -> None:
+        for ticker, count in self.shares.items():
+            if not (math.isfinite(count) and count >= 0.0):
+                raise OrderError(f"{ticker}: a holding must be a number of shares from 0 on (got {count}).")
+        if not (math.isfinite(self.cash) and self.cash >= 0.0):
+            raise OrderError(f"{CASH}: the account's money must be a number from 0 on (got {self.cash}).")
+
+
+@dataclass(frozen=True)
+class Order:
+    """One purchase or sale."""
+
+    ticker: str
+    before: float
+    """Shares held before the order."""
+    after: float
+    """Shares held after it."""
+    shares: float
+    """Shares bought (positive) or sold (negative)."""
+    price: float
+    money: float
+    """Value of what is bought (positive) or sold (negative), in whole cents."""
+    fee: float
+
+
+@dataclass(frozen=True)
+class OrderSheet:
+    """The orders that bring an account to its target, and what it holds afterwards."""
+
+    orders: tuple[Order, ...]
+    value: float
+    """Of the account before the orders."""
+    cash_before: float
+    cash_after: float
+    fees: float
+    target: dict[str, float]
+    """Weights that were asked for, CASH first."""
+    weights: dict[str, float]
+    """Weights after the orders, of the value after fees."""
+    left_out: tuple[str, ...]
+    """Tickers whose position stays as it is because the order would be below the threshold."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per order: ticker, from, to, shares, price, money, fee."""
+        import pandas as pd
+
+        columns = ["ticker", "from", "to", "shares", "price", "money", "fee"]
+        rows = [
+            (each.ticker, each.before, each.after, each.shares, each.price, each.money, each.fee)
+            for each in self.orders
+        ]
+        return pd.DataFrame(rows, columns=columns)
+
+
+def make_orders(
+    target: Mapping[str, float],
+    account: Account,
+    closes: Mapping[str, float],
+    settings: OrderSettings | None = None,
+) -> OrderSheet:
+    """Return the orders after which the account holds the target as closely as whole lots allow.
+
+    Parameters
+    ----------
+    target : mapping
+        Weights over CASH and the tickers, which sum to 1, of the account's value after fees.
+    account : Account
+        What is owned; its tickers are among those of the target.
+    closes : mapping
+        The price of one share of whatever is owned or wanted: raw closes, not adjusted ones.
+    settings : OrderSettings, optional
+        Fee, lot, threshold and cap.
+
+    Notes
+    -----
+    A position becomes the whole number of lots below its target, or the one above it: all are rounded down, then the
+    largest remainders are rounded up as long as the stocks together stay within their target and none passes the
+    cap. Orders below the threshold are left out. Where purchases then cost more than there is, since a sale was left
+    out, all of them are reduced by the same share.
+
+    Examples
+    --------
+    >>> sheet = make_orders({"CASH": 0.1, "A": 0.9}, Account({}, 1000.0), {"A": 70.0}, OrderSettings(fee_bps=10))
+    >>> [(order.ticker, order.shares, order.money, order.fee) for order in sheet.orders], sheet.cash_after
+    ([('A', 12.0, 840.0, 0.84)], 159.16)
+    """
+    settings = settings or OrderSettings()
+    tickers = _check_tickers(target, account)
+    weights = check_weights([target.get(CASH, 0.0), *(target[ticker] for ticker in tickers)], (len(tickers) + 1,))
+    owned = np.array([float(account.shares.get(ticker, 0.0)) for ticker in tickers])
+    prices = _read_prices(tickers, (weights[1:] > 0.0) | (owned > 0.0), closes)
+    value = account.cash + float(owned @ prices)
+    if value <= 0.0:
+        raise OrderError("The account is worth nothing: give the shares or the money that it holds.")
+    desk = _Desk(prices, owned, account.cash, value, settings)
+    wanted = _to_money(weights, np.concatenate([[account.cash], owned * prices]) / value, value, desk.fee)
+    nearest = desk.round(wanted)
+    lots = desk.afford(desk.leave_out(nearest))
+    money, fees = desk.bill(lots)
+    after = np.where(lots == 0.0, owned, np.round(owned + lots * settings.lot, 9))
+    cash = desk.cash_after(lots)
+    total = cash + float(after @ prices)
+    return OrderSheet(
+        orders=tuple(
+            Order(ticker, *figures)
+            for ticker, *figures in zip(
+                tickers,
+                owned.tolist(),
+                after.tolist(),
+                np.round(lots * settings.lot, 9).tolist(),
+                prices.tolist(),
+                money,
+                fees,
+                strict=True,
+            )
+            if figures[2]
+        ),
+        value=round(value, 2),
+        cash_before=round(account.cash, 2),
+        cash_after=cash,
+        fees=round(math.fsum(fees), 2),
+        target=dict(zip((CASH, *tickers), weights.tolist(), strict=True)),
+        weights=dict(zip((CASH, *tickers), [cash / total, *(after * prices / total).tolist()], strict=True)),
+        left_out=tuple(ticker for i, ticker in enumerate(tickers) if nearest[i] and not lots[i]),
+    )
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """What can be traded: N stocks at their prices, from what is owned."""
+
+    prices: Array
+    owned: Array
+    cash: float
+    value: float
+    settings: OrderSettings
+
+    @property
+    def fee(self) -> float:
+        return self.settings.fee_bps / 1e4
+
+    @property
+    def unit(self) -> Array:
+        """[N] the price of a lot."""
+        return self.prices * self.settings.lot
+
+    def bill(self, lots: Lots) -> tuple[list[float], list[float]]:
+        """Money and fee of each order, in whole cents."""
+        money = np.round(lots * self.unit, 2)
+        return money.tolist(), np.round(np.abs(money) * self.fee, 2).tolist()
+
+    def cash_after(self, lots: Lots) -> float:
+        money, fees = self.bill(lots)
+        return round(self.cash - math.fsum(money) - math.fsum(fees), 2)
+
+    def round(self, wanted: Array) -> Lots:
+        """Whole lots next to the orders that lead to `wanted` [N] money in each stock."""
+        exact = (wanted - self.owned * self.prices) / self.unit
+        lots = np.maximum(np.floor(exact + ROUNDING), -np.floor(self.owned / self.settings.lot + ROUNDING))
+        remainder = exact - lots
+        spare = float(remainder @ self.unit)
+        for i in np.argsort(-remainder, kind="stable"):
+            if remainder[i] > ROUNDING and self.unit[i] <= spare and self._fits(i, lots[i] + 1.0):
+                lots[i] += 1.0
+                spare -= float(self.unit[i])
+        return lots
+
+    def leave_out(self, lots: Lots) -> Lots:
+        """Without the orders below the threshold."""
+        small = np.abs(lots) * self.unit < self.settings.threshold * self.value
+        return np.where(small, 0.0, lots)
+
+    def afford(self, lots: Lots) -> Lots:
+        """With purchases that the money suffices for."""
+        while (missing := -self.cash_after(lots)) > 0.0:
+            bought = np.maximum(lots, 0.0)
+            cost = float(bought @ self.unit) * (1.0 + self.fee)
+            fewer = np.floor(bought * max(1.0 - missing / cost, 0.0))
+            if (fewer == bought).all():
+                fewer[(bought * self.unit).argmax()] -= 1.0
+            lots = self.leave_out(np.where(lots > 0.0, fewer, lots))
+        return lots
+
+    def _fits(self, i: int, lots: float) -> bool:
+        cap = self.settings.max_weight
+        position = (self.owned[i] + lots * self.settings.lot) * self.prices[i]
+        # After all fees of this turnover the account is worth at least this.
+        return cap is None or position <= cap * self.value * (1.0 - 2.0 * self.fee)
+
+
+def _to_money(weights: Array, held: Array, value: float, fee: float) -> Array:
+    """[N] money in each stock where `weights` [1 + N] of what the fee leaves are held."""
+    return weights[1:] * value * float(trade(held, weights, fee))
+
+
+def _check_tickers(target: Mapping[str, float], account: Account) -> tuple[str, ...]:
+    tickers = tuple(name for name in target if name != CASH)
+    for ticker, count in account.shares.items():
+        if count and ticker not in tickers:
+            raise OrderError(
+                f"{ticker}: is held but not among the weights' stocks{did_you_mean(ticker, tickers)}; leave it out of "
+                "the holdings if it is not part of this account."
+            )
+    return tickers
+
+
+def _read_prices(tickers: tuple[str, ...], needed: NDArray[np.bool_], closes: Mapping[str, float]) -> Array:
+    """[N] prices; 1 where there is none and none is needed."""
+    prices = np.ones(len(tickers))
+    for i, ticker in enumerate(tickers):
+        price = float(closes.get(ticker, math.nan))
+        if math.isfinite(price) and price > 0.0:
+            prices[i] = price
+        elif needed[i]:
+            raise OrderError(f"{ticker}: there is no price to trade it at; give its last raw close.")
+    return prices
