@@ -107,6 +107,10 @@ class RegistryUnavailableError(RegistryError):
     """The registry's database is locked, unreachable, full or damaged; what it held is as it was."""
 
 
+class RegistryReplacedError(RegistryUnavailableError):
+    """The registry's file has vanished, or another one is in its place."""
+
+
 class NotRegisteredError(RegistryError):
     """The registry knows no such model, run, job or key, or no champion."""
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from anyio.to_thread import run_sync
 
-from portfolio_sdpo.errors import RegistryError
+from portfolio_sdpo.errors import RegistryError, RegistryReplacedError
 from portfolio_sdpo.registry import ApiKey, Registry
 
 from .config import ServeSettings
@@ -85,6 +85,9 @@ class KeyCache:
     def _refresh_or_log(self) -> None:
         try:
             self.refresh()
+        except RegistryReplacedError as error:
+            self._active, self._valid_until = {}, 0.0
+            log.error("%s", error)
         except RegistryError as error:
             log.error("%s", error)
         except Exception:

@@ -20,16 +20,19 @@ from portfolio_sdpo.errors import (
     NotRegisteredError,
     PortfolioSdpoError,
     RegistryError,
+    RegistryReplacedError,
     RegistryUnavailableError,
 )
 from portfolio_sdpo.serving.answer import PROBLEM_PREFIX
 
 MEDIA_TYPE = "application/problem+json"
+REPLACED = "The registry has vanished or was replaced: the service's log gives the reason."
 
 log = logging.getLogger("portfolio_sdpo.api")
 
 PROBLEMS: dict[str, tuple[int, str]] = {
     "no-champion": (503, "No champion"),
+    "champion-withdrawn": (503, "The champion was withdrawn"),
     "stale-data": (503, "Prices are too old"),
     "limit-not-met": (503, "No weights meet the limit"),
     "model-corrupt": (503, "The champion is damaged"),
@@ -39,6 +42,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "unchecked": (503, "The answer could not be confirmed"),
     "audit-unavailable": (503, "The audit log cannot be written"),
     "registry-unavailable": (503, "The registry cannot be used"),
+    "registry-replaced": (503, "The registry was replaced"),
     "limit-not-met-on-prices": (409, "No weights meet the limit"),
     "retrain-running": (409, "A retrain is running"),
     "champion-changed": (409, "The champion has changed"),
@@ -121,6 +125,9 @@ def to_problem(error: PortfolioSdpoError) -> ProblemError:
             kind = "champion-changed"
         case ModelCorruptError():
             kind = "model-corrupt"
+        case RegistryReplacedError():
+            log.error("%s", error)
+            return ProblemError("registry-replaced", REPLACED, headers={"Retry-After": "5"})
         case RegistryUnavailableError() | RegistryError():
             # Its sentence names files and hosts, which belong in the log and not in a response.
             log.error("%s", error)

@@ -25,7 +25,7 @@ def serve(settings: ServeSettings, tell: Callable[[str], None], *, access_log: b
     logging.getLogger("alembic").setLevel(logging.WARNING)
     # Decisions are computed with one thread each, since several may be computed at once.
     torch.set_num_threads(1)
-    with Registry.open(settings.registry) as registry:
+    with Registry.open(settings.registry, create=False) as registry:
         check_keys(settings, registry)
         listener = listen(settings)
         config = uvicorn.Config(

@@ -135,7 +135,7 @@ def _describe_champion(champion: Promotion | None) -> str:
 def _render_promotions(history: Sequence[Promotion], model_id: str) -> RenderableType:
     table = _table("at", "", "by", "reason")
     for entry in history[:SHOWN]:
-        how = "rolled back to" if entry.kind == "rollback" else "promoted"
+        how = {"rollback": "rolled back to", "withdraw": "withdrawn"}.get(entry.kind, "promoted")
         what = how if entry.model_id == model_id else f"followed by {entry.model_id}"
         table.add_row(f"{entry.at:%Y-%m-%d %H:%M}", what, entry.by, Text(entry.reason))
     return table

@@ -136,6 +136,22 @@ def rollback(reason: Reason, expect: Expect = None, by: By = None, place: Place 
     _tell(done, new=True, as_json=as_json)
 
 
+@app.command("withdraw", epilog=examples('models withdraw --reason "prices in doubt"'))
+def withdraw(reason: Reason, expect: Expect = None, by: By = None, place: Place = None, as_json: Json = False) -> None:
+    """Leave no champion: the service refuses, or serves all cash with `--fail-to-cash`.
+
+    `models promote` or `models rollback` ends it; retrains promote nothing until then.
+    """
+    with open_registry(place) as registry:
+        done = registry.withdraw(reason, by=by, **_make_expectation(registry, expect))
+    if as_json:
+        from portfolio_sdpo.registry import to_record
+
+        print_json({**to_record(done), "changed": True})
+    else:
+        typer.echo(f"{done.model_id} is withdrawn: there is no champion now.")
+
+
 @app.command("compare", epilog=examples("models compare champion 20261113-5f2c"))
 def compare(
     one: Annotated[

@@ -49,7 +49,7 @@ def serve(
         typer.Option(
             "--fail-to-cash",
             envvar=PREFIX + "FAIL_TO_CASH",
-            help="Serve all cash with a warning where no weights are known to be right.",
+            help="Serve all cash where the champion was withdrawn, prices are stale, or no weights meet the limit.",
         ),
     ] = False,
     audit: Annotated[

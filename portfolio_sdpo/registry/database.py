@@ -2,14 +2,19 @@
 
 SQLite by default: one file in the user's data directory, in WAL mode so that readers never wait, synced at every
 commit. PostgreSQL by URL, for several machines.
+
+A process that keeps a registry open notices when it is replaced: every transaction on SQLite checks that the file is
+still the one that was opened, and `look` reads the identity that the tables hold.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +23,15 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from portfolio_sdpo.common.extras import missing_extra
 from portfolio_sdpo.common.files import data_directory
-from portfolio_sdpo.errors import RegistryError, RegistryUnavailableError, SettingsError
+from portfolio_sdpo.errors import (
+    NotRegisteredError,
+    RegistryError,
+    RegistryReplacedError,
+    RegistryUnavailableError,
+    SettingsError,
+)
 from portfolio_sdpo.registry.migrate import migrate, read_revision
-from portfolio_sdpo.registry.schema import HEAD
+from portfolio_sdpo.registry.schema import HEAD, identity
 
 VARIABLE = "PORTFOLIO_SDPO_REGISTRY"
 TIMEOUT = 10.0
@@ -52,6 +63,18 @@ def resolve_url(url: str | None) -> sa.URL:
     return parsed.set(drivername="sqlite", database=str(Path(str(parsed.database)).expanduser().absolute()))
 
 
+@dataclass(frozen=True)
+class Identity:
+    """Which registry this is, and which state of it."""
+
+    id: str
+    """The same for a registry and all its copies."""
+    generation: str
+    """Changes whenever a backup is restored."""
+    replacements: int = 0
+    """How often the file was replaced while this process had it open."""
+
+
 class Database:
     """An SQLAlchemy engine whose transactions raise only errors of this package."""
 
@@ -60,55 +83,157 @@ class Database:
         self.timeout = timeout
         self.embedded = url.get_backend_name() == "sqlite"
         self.engine = self._sqlite() if self.embedded else self._postgresql()
+        self._may_create = False
+        self._opened: Identity | None = None
+        self._file: tuple[int, int] | None = None
+        self._replacements = 0
+        self._foreign: RegistryReplacedError | None = None
+        """Raised by every transaction while the tables are those of another registry."""
+        self._lock = threading.Lock()
 
     @property
     def place(self) -> str:
         """The file or URL for messages, without the password."""
         return str(self.url.database) if self.embedded else self.url.render_as_string(hide_password=True)
 
-    def open(self) -> None:
-        """Create the tables, or bring those of an older version up to date."""
+    def open(self, *, create: bool = True) -> None:
+        """Bring the tables of an older version up to date; without tables, create them or say that there are none."""
+        self._may_create = create
         if self.embedded:
-            folder = Path(str(self.url.database)).parent
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise RegistryUnavailableError(
-                    f"The registry cannot be created in {folder} ({error.strerror}): correct its permissions or name "
-                    f"another place with {VARIABLE}."
-                ) from None
+            self._prepare_folder(create)
         with self.reading() as connection:
-            if read_revision(connection) == HEAD:
-                return
-        with self.writing() as connection:
-            if not self.embedded:
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
-            migrate(connection)
+            found = read_revision(connection)
+        if found is None and not create:
+            raise self._missing()
+        if found != HEAD:
+            with self.writing() as connection:
+                if not self.embedded:
+                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
+                migrate(connection)
+        self._may_create = False
+        with self.reading() as connection:
+            self._opened = self._read_identity(connection)
+        self._file = self._identify_file()
+
+    def look(self) -> Identity:
+        """The identity as it is now; raises a `RegistryReplacedError` where it is another registry than was opened."""
+        with self._translate_errors(), self._lock:
+            self._check_file()
+            with self.engine.connect() as connection:
+                found = self._read_identity(connection)
+            foreign = self._opened is not None and found.id != self._opened.id
+            self._foreign = self._is_foreign() if foreign else None
+            if self._foreign is not None:
+                raise self._foreign
+        return Identity(found.id, found.generation, self._replacements)
 
     @contextmanager
     def reading(self, *, still: bool = False) -> Iterator[sa.Connection]:
         """A transaction that only reads; `still`: all its queries see the same moment."""
-        with self._translate_errors(), self.engine.connect() as connection:
-            if still and not self.embedded:  # in SQLite every transaction does
-                connection.execution_options(isolation_level="REPEATABLE READ")
-            yield connection
+        with self._translate_errors():
+            self._check()
+            with self.engine.connect() as connection:
+                if still and not self.embedded:  # in SQLite every transaction does
+                    connection.execution_options(isolation_level="REPEATABLE READ")
+                yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction that is committed after the block, or rolled back after an error."""
-        with (
-            self._translate_errors(),
-            self.engine.connect().execution_options(writes=True) as connection,
-            connection.begin(),
-        ):
-            yield connection
+        with self._translate_errors():
+            self._check()
+            with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+                yield connection
+            self._check()  # what was committed to a file that is gone was not written
+
+    def _check(self) -> None:
+        """Raise a `RegistryReplacedError` where a transaction would not reach the registry that was opened."""
+        if self._foreign is not None:
+            raise self._foreign
+        if self._file is not None and self._identify_file() != self._file:
+            with self._lock:
+                self._check_file()
+
+    def _check_file(self) -> None:
+        """As `_check` for the file alone; a copy of the same registry is used after the error was raised once."""
+        if self._file is None:
+            return
+        found = self._identify_file()
+        if found == self._file:
+            return
+        self.engine.dispose()  # nothing more is written to a file that nobody can find
+        if found is None:
+            raise RegistryReplacedError(
+                f"The registry at {self.place} has vanished: restore it with `portfolio-sdpo registry restore FILE`."
+            )
+        self._file = found
+        self._replacements += 1
+        with self.engine.connect() as connection:
+            if self._opened is not None and self._read_identity(connection).id != self._opened.id:
+                self._foreign = self._is_foreign()
+                raise self._foreign
+        raise RegistryReplacedError(
+            f"The registry at {self.place} was replaced by a copy of itself: its promotions, keys and logs are read "
+            "anew from now on."
+        )
+
+    def _is_foreign(self) -> RegistryReplacedError:
+        return RegistryReplacedError(
+            f"The registry at {self.place} was replaced by another registry: put the right one back, or restart if "
+            "this is intended."
+        )
+
+    def _identify_file(self) -> tuple[int, int] | None:
+        """Device and number of the file; None where there is none, or no file at all."""
+        if not self.embedded:
+            return None
+        try:
+            found = os.stat(str(self.url.database))
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _read_identity(self, connection: sa.Connection) -> Identity:
+        found = None
+        if sa.inspect(connection).has_table(identity.name):
+            found = connection.execute(sa.select(identity.c.id, identity.c.generation)).one_or_none()
+        if found is None:
+            return Identity("", "")
+        return Identity(found.id, found.generation)
+
+    def _prepare_folder(self, create: bool) -> None:
+        path = Path(str(self.url.database))
+        if not create:
+            if not path.exists():
+                raise self._missing()
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RegistryUnavailableError(
+                f"The registry cannot be created in {path.parent} ({error.strerror}): correct its permissions or name "
+                f"another place with {VARIABLE}."
+            ) from None
+
+    def _missing(self) -> NotRegisteredError:
+        return NotRegisteredError(
+            f"There is no registry at {self.place}: correct the place, or create a registry with a first champion with "
+            "`portfolio-sdpo retrain`."
+        )
 
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
 
     def _sqlite(self) -> sa.Engine:
-        engine = sa.create_engine(self.url, connect_args={"timeout": self.timeout})
+        import sqlite3
+
+        def connect() -> sqlite3.Connection:
+            # Only `open` may create a file: a transaction later would hide that the registry has vanished.
+            place = f"{Path(str(self.url.database)).as_uri()}?mode={'rwc' if self._may_create else 'rw'}"
+            return sqlite3.connect(place, uri=True, timeout=self.timeout, check_same_thread=False)
+
+        engine = sa.create_engine(self.url, creator=connect)
 
         @sa.event.listens_for(engine, "connect")
         def prepare(connection: Any, _: Any) -> None:

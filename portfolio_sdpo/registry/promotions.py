@@ -15,7 +15,7 @@ from portfolio_sdpo.registry import schema
 from portfolio_sdpo.registry.hash_chain import HashChain, LogCheck
 from portfolio_sdpo.registry.records import Repository, Row, format_moment, require_text, utc_now
 
-Kind = Literal["promote", "rollback"]
+Kind = Literal["promote", "rollback", "withdraw"]
 CHAIN = HashChain(schema.promotions)
 
 
@@ -36,6 +36,7 @@ class Promotion:
     seq: int
     kind: Kind
     model_id: str
+    """The new champion, or the model that was withdrawn."""
     previous: str | None
     """The champion until then."""
     reason: str
@@ -47,7 +48,12 @@ class Promotions(Repository):
     """The champion and the log of promotions."""
 
     def champion(self) -> Promotion | None:
-        """The promotion of the model that is champion now; None before the first."""
+        """The promotion of the model that is champion now; None before the first and after a withdrawal."""
+        last = self.last_promotion()
+        return None if last is None or last.kind == "withdraw" else last
+
+    def last_promotion(self) -> Promotion | None:
+        """The last entry of the log, which may be a withdrawal."""
         with self.database.reading(still=True) as connection:
             row = CHAIN.last(connection)
         return None if row is None else self._promotion(row)
@@ -75,7 +81,7 @@ class Promotions(Repository):
         with self.database.writing() as connection:
             head = CHAIN.lock(connection)
             last = CHAIN.last(connection)
-            champion = None if last is None else last["model_id"]
+            champion = _get_champion(last)
             _check_expected(champion, expected_champion)
             if last is not None and champion == model_id:
                 return self._promotion(last)
@@ -90,20 +96,39 @@ class Promotions(Repository):
     def rollback(
         self, reason: str, *, by: str | None = None, expected_champion: str | Anyone | None = ANYONE
     ) -> Promotion:
-        """Promote the champion before the current one; rolled back twice, the one before that."""
+        """Promote the champion before the current one; rolled back twice, the one before that.
+
+        After a withdrawal, the champion that was withdrawn.
+        """
         reason = require_text("reason", reason)
         with self.database.writing() as connection:
             head = CHAIN.lock(connection)
             last = CHAIN.last(connection)
-            champion = None if last is None else last["model_id"]
+            champion = _get_champion(last)
             _check_expected(champion, expected_champion)
             query = sa.select(schema.promotions.c.kind, schema.promotions.c.model_id)
-            line: list[str] = []
+            line: list[str | None] = []
             for kind, model_id in connection.execute(query.order_by(schema.promotions.c.seq)):
-                line = line[:-1] if kind == "rollback" else [*line, model_id]
-            if len(line) < 2:
+                line = line[:-1] if kind == "rollback" else [*line, None if kind == "withdraw" else model_id]
+            earlier = line[-2] if len(line) > 1 else None
+            if earlier is None:
                 raise NotRegisteredError("There is no earlier champion to return to: promote another model.")
-            row = _make_row("rollback", line[-2], champion, reason, by)
+            row = _make_row("rollback", earlier, champion, reason, by)
+            (seq,) = CHAIN.append(connection, head, [row])
+        return self._promotion({**row, "seq": seq})
+
+    def withdraw(
+        self, reason: str, *, by: str | None = None, expected_champion: str | Anyone | None = ANYONE
+    ) -> Promotion:
+        """Leave the registry without a champion until a model is promoted by hand, or the withdrawal rolled back."""
+        reason = require_text("reason", reason)
+        with self.database.writing() as connection:
+            head = CHAIN.lock(connection)
+            champion = _get_champion(CHAIN.last(connection))
+            _check_expected(champion, expected_champion)
+            if champion is None:
+                raise NotRegisteredError("There is no champion to withdraw: `portfolio-sdpo models list` lists models.")
+            row = _make_row("withdraw", champion, champion, reason, by)
             (seq,) = CHAIN.append(connection, head, [row])
         return self._promotion({**row, "seq": seq})
 
@@ -125,6 +150,11 @@ class Promotions(Repository):
                 at=datetime.fromisoformat(row["at"]),
             ),
         )
+
+
+def _get_champion(last: Row | None) -> str | None:
+    """The champion after the last entry of the log."""
+    return None if last is None or last["kind"] == "withdraw" else last["model_id"]
 
 
 def _make_row(kind: Kind, model_id: str, previous: str | None, reason: str, by: str | None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from portfolio_sdpo.registry.audit import Audit
-from portfolio_sdpo.registry.database import TIMEOUT, Database, resolve_url
+from portfolio_sdpo.registry.database import TIMEOUT, Database, Identity, resolve_url
 from portfolio_sdpo.registry.jobs import Jobs
 from portfolio_sdpo.registry.keys import Keys
 from portfolio_sdpo.registry.models import Models
@@ -21,15 +21,15 @@ class Registry(Models, Promotions, Runs, Audit, Jobs, Keys):
     """
 
     @classmethod
-    def open(cls, url: str | None = None, *, timeout: float = TIMEOUT) -> Self:
+    def open(cls, url: str | None = None, *, timeout: float = TIMEOUT, create: bool = True) -> Self:
         """The registry at a URL or path, by default where `PORTFOLIO_SDPO_REGISTRY` says or in the data directory.
 
-        A registry that does not exist yet is created, and the tables of an older version are upgraded.
-        `timeout`: seconds to wait for locks.
+        A registry that does not exist yet is created, unless `create` is false, and the tables of an older version are
+        upgraded. `timeout`: seconds to wait for locks.
         """
         database = Database(resolve_url(url), timeout)
         try:
-            database.open()
+            database.open(create=create)
         except BaseException:
             database.close()
             raise
@@ -39,6 +39,10 @@ class Registry(Models, Promotions, Runs, Audit, Jobs, Keys):
     def place(self) -> str:
         """The file or the URL, without a password."""
         return self.database.place
+
+    def look(self) -> Identity:
+        """The identity of the registry as it is now; a `RegistryReplacedError` if it is not the one that was opened."""
+        return self.database.look()
 
     def close(self) -> None:
         """Close all connections."""

@@ -95,6 +95,14 @@ class _Retrain:
 
     def _execute(self) -> RetrainResult:
         champion = load_champion(self.registry)
+        withdrawn = self.registry.last_promotion() if champion.id is None else None
+        if withdrawn is not None:
+            self.run = self._start({}, None)
+            reason = (
+                f"Kept: the champion {withdrawn.model_id} was withdrawn by {withdrawn.by} "
+                f"({withdrawn.reason.rstrip('.')}): promote a model by hand, or roll the withdrawal back."
+            )
+            return self._end("kept", reason, None, champion)
         plan = plan_training(self.settings, champion, self.registry)
         if self.settings.update:
             self._update(plan.snapshot)

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision in `migrations/versions`."""
 VERSION_TABLE = "registry_version"
 """Not Alembic's usual name: the database may hold tables of other programs."""
 
 metadata = sa.MetaData()
+
+# One row. The id stays with the registry and all its copies; the generation changes whenever a backup is restored.
+identity = sa.Table(
+    "identity",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("generation", sa.String(32), nullable=False),
+)
 
 models = sa.Table(
     "models",
@@ -75,6 +83,23 @@ audit = sa.Table(
     sa.Column("hash", sa.String(64), nullable=False),
 )
 
+# What was moved out of the table of answers into files, and which of these files were deleted since.
+audit_archives = sa.Table(
+    "audit_archives",
+    metadata,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("action", sa.String(16), nullable=False),
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.Column("file", sa.Text, nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Column("month", sa.String(7), nullable=False),
+    sa.Column("first_seq", sa.BigInteger, nullable=False),
+    sa.Column("last_seq", sa.BigInteger, nullable=False),
+    sa.Column("last_hash", sa.String(64), nullable=False),
+    sa.Column("previous_hash", sa.String(64), nullable=False),
+    sa.Column("hash", sa.String(64), nullable=False),
+)
+
 heads = sa.Table(
     "heads",
     metadata,
@@ -127,4 +152,6 @@ api_keys = sa.Table(
     sa.Column("hash", sa.String(64), nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
     sa.Column("revoked_at", sa.String(32)),
+    sa.Column("expires_at", sa.String(32)),
+    sa.Column("last_used_at", sa.String(32)),
 )

@@ -22,11 +22,9 @@ ENVIRONMENT = "PORTFOLIO_SDPO_SERVE_"
 """Prefix of the variables that set what `portfolio-sdpo serve` takes as options."""
 PROBLEM_PREFIX = "urn:problem-type:portfolio-sdpo:"
 """Prefix of the problem types that the REST service reports."""
-CASH_INSTEAD = frozenset(
-    {"no-champion", "stale-data", "limit-not-met", "model-corrupt", "data-unavailable", "cannot-decide"}
-)
-"""Problems for which all cash may be served instead. Problems that pass by waiting are not among them: nobody should
-sell everything because a service restarts."""
+CASH_INSTEAD = frozenset({"champion-withdrawn", "stale-data", "limit-not-met"})
+"""Problems for which all cash may be served instead: states that were verified. What could not be read or computed is
+not among them, since nobody should sell everything because a file was missing or a service restarts."""
 
 log = logging.getLogger("portfolio_sdpo.serving")
 
@@ -37,7 +35,7 @@ class AnswerSettings(Settings):
     max_age_sessions: int = Field(default=2, ge=0)
     """Exchange sessions that may have ended since the last price."""
     fail_to_cash: bool = False
-    """Serve all cash with a warning where no weights are known to be right."""
+    """Serve all cash with a warning where the champion was withdrawn, prices are stale, or no weights meet the limit."""
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -189,8 +187,7 @@ def make_answer(decisions: ChampionDecisions, state: ChampionState, settings: An
     try:
         if state.error is not None:
             raise state.error
-        if state.promotion is None or state.model is None or state.prices is None:
-            raise NotServableError("no-champion", "No model is champion yet: promote one.")
+        assert state.promotion is not None and state.model is not None and state.prices is not None
         decision = decisions.decide(state.model, state.prices)
         age = count_sessions_since(decision.as_of, state.prices.calendar, decisions.now())
         if age > settings.max_age_sessions:

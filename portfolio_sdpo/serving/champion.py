@@ -53,10 +53,11 @@ class ChampionState:
     """The champion and its prices at one moment."""
 
     promotion: Promotion | None
+    """None before the first, and after the champion was withdrawn."""
     model: Model | None
     prices: PriceVersion | None
     error: NotServableError | None
-    """Why the model or its prices cannot be read."""
+    """Why there is no champion, or why the model or its prices cannot be read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,10 +102,19 @@ class ChampionDecisions:
 
     def read_state(self) -> ChampionState:
         """The champion and the latest version of its prices; fast, since nothing is decided."""
-        promotion, model, prices = self.registry.champion(), None, None
+        last = self.registry.last_promotion()
+        promotion = None if last is None or last.kind == "withdraw" else last
+        model, prices = None, None
         try:
-            model = None if promotion is None else self._load_model(promotion)
-            prices = None if model is None else _find_prices(model.config["data"].get("snapshot"))
+            if last is None:
+                raise NotServableError("no-champion", "No model is champion yet: promote one.")
+            if promotion is None:
+                raise NotServableError(
+                    "champion-withdrawn",
+                    f"The champion {last.model_id} was withdrawn ({last.reason.rstrip('.')}): promote a model.",
+                )
+            model = self._load_model(promotion)
+            prices = _find_prices(model.config["data"].get("snapshot"))
         except NotServableError as error:
             return ChampionState(promotion, model, prices, error)
         return ChampionState(promotion, model, prices, None)

@@ -98,7 +98,7 @@ def test_many_threads_open_a_new_one_at_once(url):
 def test_newer_tables_ask_for_an_upgrade(url):
     with Registry.open(url) as registry, registry.database.writing() as connection:
         connection.exec_driver_sql(f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'")
-    with pytest.raises(RegistryError, match=r"revision 9999, newer than the 0002 .*: upgrade portfolio_sdpo\."):
+    with pytest.raises(RegistryError, match=r"revision 9999, newer than the 0003 .*: upgrade portfolio_sdpo\."):
         Registry.open(url)
 
 

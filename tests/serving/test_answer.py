@@ -154,8 +154,13 @@ def test_prices_that_are_too_old_are_refused(promote: Callable[[str], str], ask:
     assert answer.content.warnings == [f"All cash is served instead of a decision. {detail}"]
 
 
-def test_without_a_champion(ask: Any):
-    assert ask() == Refusal("no-champion", "No model is champion yet: promote one.")
+def test_without_a_champion(ask: Any, promote: Callable[[str], str], registry: Registry):
+    for settings in ({}, {"fail_to_cash": True}):  # a registry that is merely empty is no reason to sell
+        assert ask(**settings) == Refusal("no-champion", "No model is champion yet: promote one.")
+    model_id = promote("sample")
+    registry.withdraw("prices in doubt", by="test")
+    expected = f"The champion {model_id} was withdrawn (prices in doubt): promote a model."
+    assert ask() == Refusal("champion-withdrawn", expected)
     content = ask(fail_to_cash=True).content
     assert content.weights == {"CASH": 1.0} and content.shield_factor == 0.0
     assert (content.model, content.data, content.limit, content.as_of) == (None, None, None, None)

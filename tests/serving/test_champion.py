@@ -38,7 +38,8 @@ def decide_now(decisions: ChampionDecisions) -> champion.Decision:
 def test_no_champion(registry: Registry):
     decisions = ChampionDecisions(registry)
     state = decisions.read_state()
-    assert (state.promotion, state.model, state.prices, state.error) == (None, None, None, None)
+    assert (state.promotion, state.model, state.prices) == (None, None, None)
+    assert state.error is not None and state.error.kind == "no-champion"
     assert decisions.decide_previous_session(state) is None
 
 

@@ -75,7 +75,7 @@ def parse_prices(content: bytes, media_type: str) -> PricesBody:
 def _decide(registry: Registry, body: PricesBody, settings: AnswerSettings) -> Answer:
     promotion = registry.champion()
     if promotion is None:
-        raise ProblemError("no-champion", "No model is champion yet: promote one.")
+        raise ProblemError("no-champion", "No model is champion: promote one.")
     model = registry.model(promotion.model_id)
     agent = registry.load_agent(model.id)
     frame = _make_frame(body, model.assets[1:])

@@ -20,7 +20,7 @@ def main(job_id: str, content: str) -> int:
     """Retrain and record the result; returns 0 if the retrain was completed, promoted or not."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that locks are released
     settings = RetrainSettings.model_validate_json(content)
-    with Registry.open() as registry:
+    with Registry.open(create=False) as registry:
         registry.start_job(job_id)
 
         reported = 0.0

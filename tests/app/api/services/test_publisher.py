@@ -35,7 +35,10 @@ def lose_the_prices(home: Path) -> None:
 
 
 @pytest.mark.parametrize("fail_to_cash", [False, True], ids=["error", "to cash"])
-@pytest.mark.parametrize("kind", ["no-champion", "stale-data", "limit-not-met", "model-corrupt", "data-unavailable"])
+@pytest.mark.parametrize(
+    "kind",
+    ["no-champion", "champion-withdrawn", "stale-data", "limit-not-met", "model-corrupt", "data-unavailable"],
+)
 def test_without_an_answer(
     serve: Callable[..., Any],
     champion: Callable[..., str],
@@ -51,6 +54,9 @@ def test_without_an_answer(
             settings["max_age_sessions"] = 1000
         case "limit-not-met":
             champion("unmet")
+        case "champion-withdrawn":
+            champion()
+            registry.withdraw("prices in doubt", by="test")
         case "model-corrupt":
             flip_a_byte(registry, champion())
         case "data-unavailable":
@@ -58,7 +64,7 @@ def test_without_an_answer(
             champion("june")
             lose_the_prices(home)
     running = serve(**settings)
-    if not fail_to_cash:
+    if not fail_to_cash or kind in ("no-champion", "model-corrupt", "data-unavailable"):  # nothing was verified
         told = running.settle(kind)
         problem(told, 503, kind)
         assert told.headers["retry-after"] == "5"
@@ -68,7 +74,7 @@ def test_without_an_answer(
         assert registry.audit() == []
         return
     answer = running.settle().json()
-    assets = ("CASH",) if kind == "no-champion" else ALL
+    assets = ("CASH",) if kind == "champion-withdrawn" else ALL
     assert answer["weights"] == {asset: float(asset == "CASH") for asset in assets}
     assert answer["fail_safe"].endswith(kind)
     assert "All cash is served instead" in answer["warnings"][0]
@@ -120,10 +126,10 @@ def test_an_answer_that_is_not_confirmed_ends(serve: Callable[..., Any], champio
     champion()
     running = serve(lease=0.5)
     running.settle()
-    running.services.registry.champion = lambda: time.sleep(3.0)
+    running.services.registry.last_promotion = lambda: time.sleep(3.0)
     running.settle("unchecked")
     problem(running.http.get("/ready"), 503, "unchecked")
-    del running.services.registry.champion
+    del running.services.registry.last_promotion
     running.settle()
 
 
