@@ -35,7 +35,7 @@ class AnswerSettings(Settings):
     max_age_sessions: int = Field(default=2, ge=0)
     """Exchange sessions that may have ended since the last price."""
     fail_to_cash: bool = False
-    """Serve all cash with a warning where the champion was withdrawn, prices are stale, or no weights meet the limit."""
+    """Serve all cash, with a warning, for a withdrawn champion, stale prices or a limit that no weights meet."""
 
     @classmethod
     def from_environment(cls) -> Self:
