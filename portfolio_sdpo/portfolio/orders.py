@@ -210,14 +210,15 @@ class _Desk:
     def round(self, wanted: Array) -> Lots:
         """Whole lots next to the orders that lead to `wanted` [N] money in each stock."""
         exact = (wanted - self.owned * self.prices) / self.unit
-        lots = np.maximum(np.floor(exact + ROUNDING), -np.floor(self.owned / self.settings.lot + ROUNDING))
+        lots = np.maximum(np.floor(exact + ROUNDING), self._least)
         remainder = exact - lots
         spare = float(remainder @ self.unit)
+        room = (self.settings.max_weight or 1.0) * self.value - self._position(lots)
         for i in np.argsort(-remainder, kind="stable"):
-            if remainder[i] > ROUNDING and self.unit[i] <= spare and self._fits(i, lots[i] + 1.0):
+            if remainder[i] > ROUNDING and self.unit[i] <= spare and room[i] >= self.unit[i]:
                 lots[i] += 1.0
                 spare -= float(self.unit[i])
-        return lots
+        return self.keep_cap(lots)
 
     def leave_out(self, lots: Lots) -> Lots:
         """Without the orders below the threshold."""
@@ -235,11 +236,26 @@ class _Desk:
             lots = self.leave_out(np.where(lots > 0.0, fewer, lots))
         return lots
 
-    def _fits(self, i: int, lots: float) -> bool:
+    def keep_cap(self, lots: Lots) -> Lots:
+        """With no position above the cap, of an account that fees have made smaller; an odd lot cannot be sold."""
         cap = self.settings.max_weight
-        position = (self.owned[i] + lots * self.settings.lot) * self.prices[i]
-        # After all fees of this turnover the account is worth at least this.
-        return cap is None or position <= cap * self.value * (1.0 - 2.0 * self.fee)
+        while cap is not None:
+            total = self.value - math.fsum(self.bill(lots)[1])
+            excess = self._position(lots) - cap * total * (1.0 + ROUNDING)
+            fewer = np.maximum(lots - np.ceil(np.maximum(excess, 0.0) / self.unit), self._least)
+            if (fewer == lots).all():
+                break
+            lots = fewer
+        return lots
+
+    @property
+    def _least(self) -> Lots:
+        """[N] the sale of everything, but for an odd lot."""
+        return -np.floor(self.owned / self.settings.lot + ROUNDING)
+
+    def _position(self, lots: Lots) -> Array:
+        """[N] the value of each stock after the orders."""
+        return (self.owned + lots * self.settings.lot) * self.prices
 
 
 def _to_money(weights: Array, held: Array, value: float, fee: float) -> Array:

@@ -72,6 +72,12 @@ class TestKnownAnswers:
         capped = make_orders(target, Account({}, 1000.0), closes, OrderSettings(max_weight=0.4))
         assert trades(capped) == {"A": 5.0, "B": 5.0}
 
+    def test_an_odd_lot_above_the_cap_stays_since_it_cannot_be_sold(self):
+        sheet = make_orders(
+            {"CASH": 0.9, "A": 0.1}, Account({"A": 0.5}, 1.0), {"A": 10.0}, OrderSettings(max_weight=0.1)
+        )
+        assert sheet.orders == ()
+
     def test_the_frame_has_a_row_per_order(self):
         frame = make_orders({"CASH": 0.0, "A": 1.0}, Account({}, 100.0), {"A": 10.0}).to_frame()
         assert frame.to_dict("records") == [
