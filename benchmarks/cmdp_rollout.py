@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from portfolio_sdpo.envs import Cmdp, RandomCmdpEnv, RandomCmdpVectorEnv, random_cmdp
-from portfolio_sdpo.nn.trunk import Mlp, ObservationCodec
+from portfolio_sdpo.nn.networks import Mlp, ObservationCodec
 
 Act = Callable[[dict[str, Any], int], np.ndarray]
 

@@ -1,5 +1,7 @@
 """Frozen, typed, validated settings: wrong ones fail at construction with a sentence that names the field."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
@@ -120,3 +122,24 @@ def _unwritable(owner: str, error: PydanticSerializationError) -> SettingsError:
     """Unwrap the sentence about the field that cannot be written from pydantic's error."""
     sentence = str(error).rpartition(f"{SettingsError.__name__}: ")[2]
     return SettingsError(f"{owner}: {sentence}")
+
+
+def parse_seeds(option: str, text: str) -> tuple[int, ...]:
+    """Parse the value of a command-line option such as `0,1,2`.
+
+    >>> parse_seeds("--seeds", "0,1,2")
+    (0, 1, 2)
+    """
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise SettingsError(
+            f"{option}: must be whole numbers separated by commas, such as 0,1,2 (got {text!r})."
+        ) from None
+
+
+def check_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the seeds if they are valid; a validator of settings."""
+    if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise ValueError("must be at least one number, all different, none negative")
+    return seeds

@@ -29,15 +29,14 @@ from portfolio_sdpo import __version__
 from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy, Strategy, Track, simulate
 from portfolio_sdpo.backtest.statistics import Bootstrap
 from portfolio_sdpo.backtest.strategies import BENCHMARKS, check_name, make_benchmark
-from portfolio_sdpo.common.extras import require_extra
 from portfolio_sdpo.common.files import make_id
+from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.common.progress import Meter, Tell, follow_meters
-from portfolio_sdpo.common.seeds import check_seeds
 from portfolio_sdpo.errors import Interruption, SettingsError
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Cash, Market, load_market, parse_cash, select_days
 from portfolio_sdpo.portfolio.shield import CvarLimit
-from portfolio_sdpo.settings import Settings
+from portfolio_sdpo.settings import Settings, check_seeds
 
 if TYPE_CHECKING:
     from portfolio_sdpo.backtest.record import Record, StrategyRun, TrackKind

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from portfolio_sdpo.backtest.simulate import Track
-from portfolio_sdpo.common.extras import require_extra
 from portfolio_sdpo.common.files import json_ready
+from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio import return_measures as measures
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array

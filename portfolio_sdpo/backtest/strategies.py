@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from portfolio_sdpo.backtest.simulate import Strategy
-from portfolio_sdpo.common.extras import require_extra
-from portfolio_sdpo.common.plugins import Registry
+from portfolio_sdpo.common.plugins import Registry, require_extra
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash
 from portfolio_sdpo.portfolio.shield import CvarLimit, largest_share, scenarios

@@ -18,7 +18,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from portfolio_sdpo.common.extras import missing_extra
+from portfolio_sdpo.common.plugins import missing_extra
 from portfolio_sdpo.errors import Interruption, PortfolioSdpoError
 
 PROGRAM = "portfolio-sdpo"

@@ -13,7 +13,7 @@ import typer
 
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._registry import Place
-from portfolio_sdpo.common.extras import require_extra
+from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import MissingExtraError, SettingsError
 
 NEEDED = ("streamlit", "plotly")

@@ -21,7 +21,7 @@ from portfolio_sdpo.cli._run_options import (
     exit_with_failures,
     outcomes_record,
 )
-from portfolio_sdpo.common.seeds import parse_seeds
+from portfolio_sdpo.settings import parse_seeds
 
 if TYPE_CHECKING:
     from portfolio_sdpo.experiments.study import Study

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from portfolio_sdpo.cli._examples import examples
-from portfolio_sdpo.common.extras import missing_extra
+from portfolio_sdpo.common.plugins import missing_extra
 
 PREFIX = "PORTFOLIO_SDPO_SERVE_"
 

@@ -1,4 +1,6 @@
-"""Extensions from other packages: registered at run time, or declared in their installed metadata.
+"""What other packages bring: extensions of this one, and optional packages (`require_extra`).
+
+Extensions are registered at run time, or declared in the metadata of an installed package.
 
 A package declares an extension as an entry point of one of the groups `portfolio_sdpo.…`, in its pyproject.toml:
 
@@ -12,7 +14,10 @@ import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Any, TypeVar
+
+from portfolio_sdpo.errors import MissingExtraError
 
 Item = TypeVar("Item")
 
@@ -83,3 +88,18 @@ class Registry(Mapping[str, Item]):
         for name, item in load_plugins(self.group).items():
             # The package's own objects, and what is registered at run time, come before what is declared.
             self._items.setdefault(name, item)
+
+
+def missing_extra(purpose: str, package: str, extra: str) -> MissingExtraError:
+    """Return the error for a purpose (the subject of a sentence) that needs a package of an extra.
+
+    >>> print(missing_extra("A report", "plotly", "backtest"))
+    A report needs the package plotly: pip install 'portfolio_sdpo[backtest]'.
+    """
+    return MissingExtraError(f"{purpose} needs the package {package}: pip install 'portfolio_sdpo[{extra}]'.")
+
+
+def require_extra(purpose: str, package: str, extra: str) -> None:
+    """Raise a `MissingExtraError` unless the package is installed; it is not imported."""
+    if find_spec(package) is None:
+        raise missing_extra(purpose, package, extra)

@@ -5,5 +5,5 @@ cmdp, safety, stocks   the families; each has {declared, runs, summary, report, 
 engine              makes the runs of a grid, on this machine or on a Ray cluster, and resumes them
 statistics          what the seeds tell together
 paper               the paper's claims, verdicts on them, and `reproduce`
-aggregates, labels, tables, style   spreads, names, terminal tables and the look of figures, shared by all families
+tables, style       names, spreads and terminal tables, and the look of figures, shared by all families
 """

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, Unpack
 
-from portfolio_sdpo.common.seeds import check_seeds
 from portfolio_sdpo.errors import RunError, SettingsError
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_json
 from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome, Run
 from portfolio_sdpo.experiments.statistics.evidence import Evidence
 from portfolio_sdpo.rl.progress import Board
+from portfolio_sdpo.settings import check_seeds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from portfolio_sdpo.nn.networks import Trunk, orthogonal
 from portfolio_sdpo.nn.quantile_loss import quantile_huber_loss
-from portfolio_sdpo.nn.trunk import Trunk, orthogonal
 
 
 def midpoints(count: int) -> Tensor:

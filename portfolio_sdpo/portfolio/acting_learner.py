@@ -15,14 +15,14 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.policy import Policy, SimplexHead
+from portfolio_sdpo.nn.networks import Policy, SimplexHead
 from portfolio_sdpo.portfolio.accounting import RUIN, hold_tensors, rebalance_tensors
 from portfolio_sdpo.portfolio.path_codec import PathCodec
 from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.risk.constraint import compute_slacks
 from portfolio_sdpo.rl.algorithms import AlgorithmSettings, Problem, build
 from portfolio_sdpo.rl.estimators import name_estimator
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 

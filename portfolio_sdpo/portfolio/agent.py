@@ -30,9 +30,8 @@ from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule
 from portfolio_sdpo.rl.algorithms import AlgorithmSettings, resolve_settings, settings_types
 from portfolio_sdpo.rl.algorithms.base import Problem
-from portfolio_sdpo.rl.checkpoint import load_checkpoint
+from portfolio_sdpo.rl.checkpoint import load_checkpoint, single_thread
 from portfolio_sdpo.rl.rollout import torch_generator
-from portfolio_sdpo.rl.threads import single_thread
 from portfolio_sdpo.settings import Choices, Settings
 
 

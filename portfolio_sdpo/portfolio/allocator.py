@@ -20,8 +20,7 @@ from pydantic_core import to_jsonable_python
 from portfolio_sdpo.common.files import CONFIG
 from portfolio_sdpo.errors import DataQualityError, NotFittedError, SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
-from portfolio_sdpo.portfolio.holdings import read_held
-from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.limits import Limits, read_held
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash, load_latest_frame
 from portfolio_sdpo.portfolio.presets import NO_AGENT, PRESETS, Plan, plan
 from portfolio_sdpo.portfolio.shield import shield

@@ -23,7 +23,7 @@ from portfolio_sdpo.rl.algorithms.base import Problem
 from portfolio_sdpo.rl.algorithms.pricing import CappedBarrierPricing
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo
 from portfolio_sdpo.rl.estimators.analytic import AnalyticEstimator
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.settings import Settings
 
 Paths = tuple[Tensor, Tensor]

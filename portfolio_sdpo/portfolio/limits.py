@@ -1,11 +1,13 @@
 """What weights may be: on the simplex, and within limits.
 
 Whatever a strategy or a policy asks for, what is traded is long-only, listed, sums to one and is within the limits.
+What a user says that they hold is checked in the same way (`read_held`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
@@ -13,11 +15,14 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
-from portfolio_sdpo.errors import WeightsError
+from portfolio_sdpo.errors import WeightsError, did_you_mean
 from portfolio_sdpo.portfolio.accounting import rebalance
+from portfolio_sdpo.portfolio.market import CASH, Array, all_cash
 from portfolio_sdpo.settings import Settings
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    import pandas as pd
+
 Mask = NDArray[np.bool_]
 
 TOLERANCE = 1e-6
@@ -144,3 +149,29 @@ class Simplex(spaces.Box):
 @batch_space.register(Simplex)
 def _batch(space: Simplex, n: int = 1) -> Simplex:
     return Simplex((n, *space.shape), seed=np.random.default_rng(space.np_random.integers(2**63)))
+
+
+def read_held(held: Mapping[str, float] | pd.Series | None, assets: tuple[str, ...]) -> Array:
+    """[A] what is held, from shares of wealth by ticker; `CASH` is what remains unless it is given.
+
+    >>> read_held({"MSFT": 0.4}, ("CASH", "AAPL", "MSFT")).tolist()
+    [0.6, 0.0, 0.4]
+    """
+    if held is None:
+        return all_cash(len(assets))
+    shares = {str(name): share for name, share in dict(held).items()}
+    strange = next((name for name in shares if name not in assets), None)
+    if strange is not None:
+        raise WeightsError(
+            f"held: there is no {strange}{did_you_mean(strange, assets)}; there are {', '.join(assets)}."
+        )
+    try:
+        weights = np.array([float(shares.get(asset, 0.0)) for asset in assets])
+    except (TypeError, ValueError):
+        raise WeightsError("held: every share must be a number, such as 0.25 for a quarter of the wealth.") from None
+    if CASH not in shares:
+        weights[0] = 1.0 - weights[1:].sum()
+    try:
+        return check_weights(weights, weights.shape)
+    except WeightsError as error:
+        raise WeightsError(f"held: {error}") from None

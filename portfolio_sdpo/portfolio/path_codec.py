@@ -16,7 +16,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.trunk import ObservationCodec, Trunk, orthogonal
+from portfolio_sdpo.nn.networks import ObservationCodec, Trunk, orthogonal
 from portfolio_sdpo.portfolio.policy_network import Allocation, PathTrunk
 
 UNLISTED = -30.0

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 
 
 class PathLearner(ABC):

@@ -11,8 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from portfolio_sdpo.nn.policy import SimplexHead
-from portfolio_sdpo.nn.trunk import orthogonal
+from portfolio_sdpo.nn.networks import SimplexHead, orthogonal
 
 DAILY_MOVE = 0.02
 """Log growth that counts as one unit of input: about a stock's daily standard deviation."""

@@ -25,8 +25,7 @@ from typing import IO, Any
 import numpy as np
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.common.files import data_directory, write_atomically
-from portfolio_sdpo.common.locks import try_lock
+from portfolio_sdpo.common.files import data_directory, try_lock, write_atomically
 from portfolio_sdpo.errors import CheckpointError, Interruption
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import Array, Market

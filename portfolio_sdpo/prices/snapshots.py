@@ -24,8 +24,7 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.common.files import data_directory, sync_directory, write_atomically
-from portfolio_sdpo.common.locks import hold_lock
+from portfolio_sdpo.common.files import data_directory, hold_lock, sync_directory, write_atomically
 from portfolio_sdpo.errors import SettingsError, SnapshotError, did_you_mean
 from portfolio_sdpo.prices.cleaning import CleanPrices, Report
 from portfolio_sdpo.prices.frequency import recognise_frequency

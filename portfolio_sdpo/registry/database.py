@@ -21,8 +21,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from portfolio_sdpo.common.extras import missing_extra
 from portfolio_sdpo.common.files import data_directory
+from portfolio_sdpo.common.plugins import missing_extra
 from portfolio_sdpo.errors import (
     NotRegisteredError,
     RegistryError,

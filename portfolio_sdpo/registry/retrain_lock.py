@@ -14,7 +14,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from portfolio_sdpo.common.locks import LockHeldError, claim_lock
+from portfolio_sdpo.common.files import LockHeldError, claim_lock
 from portfolio_sdpo.errors import RegistryUnavailableError, RetrainBusyError
 from portfolio_sdpo.registry.database import Database
 from portfolio_sdpo.registry.records import utc_now

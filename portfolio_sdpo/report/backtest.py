@@ -19,7 +19,7 @@ from portfolio_sdpo.backtest.run import (
     simulate_strategies,
 )
 from portfolio_sdpo.backtest.strategies import make_benchmark
-from portfolio_sdpo.common.extras import require_extra
+from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.allocator import SafeAllocator
 from portfolio_sdpo.portfolio.market import load_frame

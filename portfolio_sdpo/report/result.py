@@ -25,8 +25,8 @@ from portfolio_sdpo.backtest.record import (
 )
 from portfolio_sdpo.backtest.run import Backtest, BacktestSettings, Progress
 from portfolio_sdpo.backtest.simulate import Strategy
-from portfolio_sdpo.common.extras import require_extra
 from portfolio_sdpo.common.files import write_atomically
+from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import BacktestError
 from portfolio_sdpo.report import figures
 from portfolio_sdpo.report.page import figure, page, panel, section

@@ -1,14 +1,16 @@
 """Checkpoints: one safetensors file with networks, optimisers and running estimates, written atomically.
 
 Random numbers and the environment need no state here: both restart in every iteration from (seed, iteration), see
-`rl.rollout`. A file holds the digest of its content, so a flipped byte is found, and nothing in it is ever unpickled.
+`rl.rollout`. Torch computes with one thread (`single_thread`), so that a resumed run ends with the same bytes on a busy
+machine too. A file holds the digest of its content, so a flipped byte is found, and nothing in it is ever unpickled.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -163,3 +165,14 @@ def content_digest(path: Path) -> str:
 def fingerprint(parts: Sequence[str]) -> str:
     """A short name for what a run is: equal settings and version give equal fingerprints."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """One torch thread, so that the result does not depend on how many runs share the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

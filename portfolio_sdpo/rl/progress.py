@@ -27,7 +27,7 @@ from rich.text import Text
 
 from portfolio_sdpo.common.progress import StatusFile
 from portfolio_sdpo.risk import Constraint
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.trainer import Watcher
 
 _STYLES = {"interior": "green", "margin": "yellow", "violated": "red"}

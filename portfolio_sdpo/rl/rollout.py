@@ -22,8 +22,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from torch import Tensor
 
 from portfolio_sdpo.errors import EnvironmentFault, SettingsError
-from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 
 
 @dataclass(frozen=True)

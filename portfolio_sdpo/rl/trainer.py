@@ -28,13 +28,13 @@ from gymnasium.vector import VectorEnv
 from pydantic import Field, model_validator
 
 import portfolio_sdpo
-from portfolio_sdpo.common.locks import mark_alive
+from portfolio_sdpo.common.files import mark_alive
 from portfolio_sdpo.errors import CheckpointError, DivergenceError, RunError, SettingsError
-from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.nn.networks import Policy
 from portfolio_sdpo.rl import checkpoint, metrics
 from portfolio_sdpo.rl.algorithms import AnySettings, Problem, build
 from portfolio_sdpo.rl.algorithms.base import Algorithm
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Collector, Experience, Purpose, Rollout, stream, torch_generator
 from portfolio_sdpo.rl.workers import MakeEnv, WorkerCollector
 from portfolio_sdpo.settings import Settings

@@ -33,10 +33,9 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from portfolio_sdpo.errors import EnvironmentFault, PortfolioSdpoError, SettingsError
-from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
+from portfolio_sdpo.rl.checkpoint import single_thread
 from portfolio_sdpo.rl.rollout import Rollout
-from portfolio_sdpo.rl.threads import single_thread
 from portfolio_sdpo.rl.worker_process import LaneRunner, Recipe, Task, serve, unpack_answer
 
 MakeEnv = Callable[[int], VectorEnv[Any, Any, Any]]

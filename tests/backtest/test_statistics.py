@@ -150,10 +150,10 @@ def test_interval_of_the_mean_is_the_textbooks():
 
 
 def test_without_arch_a_command_is_named(monkeypatch):
-    from portfolio_sdpo.common import extras
+    from portfolio_sdpo.common import plugins
     from portfolio_sdpo.errors import MissingExtraError
 
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(plugins, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'portfolio_sdpo\[backtest\]'"):
         summarise(track_of([1, 1.1, 1.2]), bootstrap=Bootstrap())
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 from portfolio_sdpo.backtest import STRATEGIES, CvarLimit, make_strategy, simulate, strategies
-from portfolio_sdpo.common import extras
+from portfolio_sdpo.common import plugins
 from portfolio_sdpo.errors import MissingExtraError, SettingsError
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk
@@ -226,7 +226,7 @@ def test_what_skfolio_warns_of_is_noted(prices):
 
 
 def test_without_skfolio_a_command_is_named(prices, monkeypatch):
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(plugins, "find_spec", lambda name: None)
     market = Market.from_prices(prices(40, gaps=False))
     with pytest.raises(MissingExtraError, match=r"hrp needs .* pip install 'portfolio_sdpo\[backtest\]'"):
         short("hrp").decide(market, cash_only(5))

@@ -23,7 +23,7 @@ from portfolio_sdpo.envs.portfolio import (
     observation_slices,
 )
 from portfolio_sdpo.errors import HistoryError, SettingsError, WeightsError
-from portfolio_sdpo.nn.policy import SimplexHead
+from portfolio_sdpo.nn.networks import SimplexHead
 from portfolio_sdpo.portfolio.limits import Limits, Simplex
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.scenarios import Paths, bootstrap_paths, window_paths

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 from portfolio_sdpo.nn.critic import MeanCritic, QuantileCritic, midpoints
-from portfolio_sdpo.nn.trunk import Mlp, ObservationCodec
+from portfolio_sdpo.nn.networks import Mlp, ObservationCodec
 
 KINDS = pytest.mark.parametrize("kind", [QuantileCritic, MeanCritic])
 

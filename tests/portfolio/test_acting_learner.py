@@ -6,7 +6,7 @@ import torch
 
 from portfolio_sdpo.envs.portfolio import PortfolioVectorEnv
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.nn.networks import Policy
 from portfolio_sdpo.portfolio.acting_learner import ActingLearner, _Weights, act_on_paths
 from portfolio_sdpo.portfolio.path_codec import PathCodec
 from portfolio_sdpo.portfolio.scenarios import Paths

@@ -20,7 +20,7 @@ from portfolio_sdpo.errors import (
 )
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.allocator import PARAMETERS, SafeAllocator
-from portfolio_sdpo.portfolio.holdings import read_held
+from portfolio_sdpo.portfolio.limits import read_held
 from portfolio_sdpo.portfolio.market import Market, all_cash
 from portfolio_sdpo.portfolio.presets import preset
 from portfolio_sdpo.portfolio.shield import CvarLimit, shield

@@ -13,9 +13,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpVectorEnv
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Collector, Purpose, Rollout, stream, torch_generator
 
 

@@ -9,7 +9,7 @@ import torch
 
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import CheckpointError
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import checkpoint
 from portfolio_sdpo.rl.algorithms import ActorSettings, Problem, SdpoSettings, build

@@ -15,8 +15,7 @@ from portfolio_sdpo.envs.exact.evaluation import transition_rows
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.critic import MeanCritic, midpoints
-from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Expectation, Variance
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, minibatches
 from portfolio_sdpo.rl.estimators.score import estimate_risk

@@ -18,7 +18,7 @@ import torch
 
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import EnvironmentFault, SettingsError
-from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.nn.networks import Policy
 from portfolio_sdpo.rl import workers
 from portfolio_sdpo.rl.rollout import Collector, Purpose, Rollout, stream
 from portfolio_sdpo.rl.workers import WorkerCollector

@@ -33,8 +33,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from portfolio_sdpo.common.files import data_directory, write_atomically
-from portfolio_sdpo.common.locks import is_alive, share_lock
+from portfolio_sdpo.common.files import data_directory, is_alive, share_lock, write_atomically
 from portfolio_sdpo.common.progress import VARIABLE
 from portfolio_sdpo.errors import NotRegisteredError, RetrainBusyError, RunError
 from portfolio_sdpo.registry import Job

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.common.files import data_directory
-from portfolio_sdpo.common.locks import is_alive
+from portfolio_sdpo.common.files import data_directory, is_alive
 from portfolio_sdpo.errors import RegistryError
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.report.formats import share

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from portfolio_sdpo.common.seeds import check_seeds
 from portfolio_sdpo.envs import Cmdp, random_cmdp
-from portfolio_sdpo.experiments.engine.selection import select_algorithms
+from portfolio_sdpo.experiments.engine.grid import select_algorithms
 from portfolio_sdpo.risk.measures import Measure
 from portfolio_sdpo.rl.algorithms import AnySettings, Problem
-from portfolio_sdpo.settings import Settings
+from portfolio_sdpo.settings import Settings, check_seeds
 
 TUNING_CMDP_SEED = 5
 """Settings were tuned on this CMDP, so no result is reported on it."""

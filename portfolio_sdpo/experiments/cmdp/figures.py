@@ -21,12 +21,18 @@ from portfolio_sdpo.experiments.cmdp.references import References, read_referenc
 from portfolio_sdpo.experiments.cmdp.runs import START
 from portfolio_sdpo.experiments.cmdp.summary import run_folders
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_json
-from portfolio_sdpo.experiments.labels import display_name
-from portfolio_sdpo.experiments.style import INK, STYLE, algorithm_colour, annotate_right, draw_bound, save_figure
+from portfolio_sdpo.experiments.style import (
+    INK,
+    STYLE,
+    algorithm_colour,
+    annotate_right,
+    draw_bound,
+    save_figure,
+)
+from portfolio_sdpo.experiments.tables import display_name
 from portfolio_sdpo.risk import BadStateProbability, Constraint, CVaR, RiskMeasure, Variance
 from portfolio_sdpo.rl.algorithms.base import Problem
-from portfolio_sdpo.rl.log import LogRow
-from portfolio_sdpo.rl.metrics import read_rows
+from portfolio_sdpo.rl.metrics import LogRow, read_rows
 
 Array = NDArray[np.float64]
 

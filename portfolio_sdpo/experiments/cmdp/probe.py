@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from portfolio_sdpo.envs import Cmdp
 from portfolio_sdpo.envs.exact import Evaluation, evaluate, rollout_returns
 from portfolio_sdpo.envs.exact.cvar import simulated_cvar
-from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.nn.networks import Policy
 from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, RiskMeasure, Variance
 from portfolio_sdpo.rl import Problem
 from portfolio_sdpo.rl.rollout import Purpose, stream

@@ -7,10 +7,10 @@ from rich.text import Text
 
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.summary import AlgorithmSummary, CmdpSummary
-from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.tables import (
     describe_experiment,
+    display_name,
     failure_lines,
     format_percent,
     format_spread,

@@ -30,7 +30,7 @@ from portfolio_sdpo.experiments.cmdp.references import digest, has_references, m
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_json, write_content
 from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.rl import Trainer, TrainSettings, checkpoint
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.progress import Board
 from portfolio_sdpo.rl.rollout import Purpose
 from portfolio_sdpo.rl.trainer import Watcher

@@ -11,7 +11,7 @@ import shutil
 import threading
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import joblib
 
-from portfolio_sdpo.errors import PortfolioSdpoError, RunError
+from portfolio_sdpo.errors import PortfolioSdpoError, RunError, SettingsError, did_you_mean
 from portfolio_sdpo.experiments.engine.folders import write_json
 from portfolio_sdpo.experiments.engine.parallel import (
     GridCancelledError,
@@ -31,9 +31,9 @@ from portfolio_sdpo.experiments.engine.parallel import (
     hold_lock,
 )
 from portfolio_sdpo.rl import TrainSettings, metrics
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.checkpoint import single_thread
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.progress import Board, LineFile
-from portfolio_sdpo.rl.threads import single_thread
 from portfolio_sdpo.rl.trainer import Watcher, start_digest
 
 
@@ -313,3 +313,22 @@ def _make(run: Run, make: Make, line: LineFile, lock: Path | None) -> Outcome:
             # A bug in one run is no reason to lose the others.
             run.record_failure(error, traceback=traceback.format_exc())
             return Outcome(run.name, "failed", f"{type(error).__name__}: {error}")
+
+
+def select_algorithms(experiment: str, declared: Iterable[str], asked: Iterable[str] | None) -> tuple[str, ...]:
+    """The labels that are asked for, in the order in which they are declared; None asks for all of them.
+
+    >>> select_algorithms("cmdp-cvar", ["ppo", "sdpo", "pd-cvar"], ["pd-cvar", "ppo"])
+    ('ppo', 'pd-cvar')
+    """
+    labels = tuple(declared)
+    if asked is None:
+        return labels
+    wanted = list(asked)
+    unknown = [label for label in wanted if label not in labels]
+    if unknown:
+        raise SettingsError(
+            f"algorithms: {experiment} has no {unknown[0]!r}{did_you_mean(unknown[0], labels)}; "
+            f"it has {', '.join(labels)}."
+        )
+    return tuple(label for label in labels if label in wanted)

@@ -30,7 +30,7 @@ from joblib import cpu_count
 from joblib.externals.loky.process_executor import ProcessPoolExecutor
 from joblib.parallel import ParallelBackendBase
 
-from portfolio_sdpo.common.locks import try_lock
+from portfolio_sdpo.common.files import try_lock
 from portfolio_sdpo.errors import RunError
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import portfolio_sdpo
-from portfolio_sdpo.common.extras import require_extra
 from portfolio_sdpo.common.files import data_directory
+from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.parallel import (
     PATIENCE,

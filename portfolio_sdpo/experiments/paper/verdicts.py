@@ -16,10 +16,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.paper.claims import Above, Beats, Breaks, Claim, Keeps, Part
 from portfolio_sdpo.experiments.statistics.evidence import Evidence
 from portfolio_sdpo.experiments.statistics.seeds import Estimate, compare, interquartile_mean, mean
+from portfolio_sdpo.experiments.tables import display_name
 
 Verdict = Literal["borne out", "not borne out", "cannot tell from these runs", "cannot tell: smoke"]
 

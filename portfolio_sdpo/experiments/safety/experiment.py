@@ -9,12 +9,11 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from portfolio_sdpo.common.seeds import check_seeds
 from portfolio_sdpo.envs.safety.tasks import TASKS
-from portfolio_sdpo.experiments.engine.selection import select_algorithms
+from portfolio_sdpo.experiments.engine.grid import select_algorithms
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import AnySettings, Problem
-from portfolio_sdpo.settings import Settings
+from portfolio_sdpo.settings import Settings, check_seeds
 
 
 class WorldSettings(Settings):

@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.folders import experiment_folder
-from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.summary import LAST, run_folders
 from portfolio_sdpo.experiments.style import INK, STYLE, algorithm_colour, draw_bound, save_figure
+from portfolio_sdpo.experiments.tables import display_name
 from portfolio_sdpo.risk import BadStateProbability, Constraint
-from portfolio_sdpo.rl.log import LogRow
-from portfolio_sdpo.rl.metrics import read_rows
+from portfolio_sdpo.rl.metrics import LogRow, read_rows
 
 Array = NDArray[np.float64]
 

@@ -8,12 +8,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.summary import LAST, AlgorithmStanding, SafetySummary, Standing
 from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.tables import (
     describe_experiment,
+    display_name,
     failure_lines,
     format_percent,
     format_spread,

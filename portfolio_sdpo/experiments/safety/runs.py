@@ -31,7 +31,7 @@ from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_js
 from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
 from portfolio_sdpo.rl import Problem, Rollout, Trainer, TrainSettings
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.progress import Board
 from portfolio_sdpo.rl.trainer import Watcher, worker_collector
 

@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.experiments.aggregates import Spread
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, find_run_folders, read_json, write_json
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.runs import SafetyRun
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
+from portfolio_sdpo.experiments.tables import Spread
 from portfolio_sdpo.risk import Constraint
-from portfolio_sdpo.rl.log import LogRow
-from portfolio_sdpo.rl.metrics import read_config, read_rows
+from portfolio_sdpo.rl.metrics import LogRow, read_config, read_rows
 
 LAST = 5
 """Iterations over which return and risk are averaged."""

@@ -13,10 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.statistics.evidence import Evidence
 from portfolio_sdpo.experiments.statistics.seeds import interquartile_mean, profile
 from portfolio_sdpo.experiments.style import INK, STYLE, algorithm_colour, stock_agent_colour
+from portfolio_sdpo.experiments.tables import display_name
 
 Array = NDArray[np.float64]
 _LEVELS = 400

@@ -6,9 +6,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.statistics.evidence import SeedStatistics
 from portfolio_sdpo.experiments.statistics.seeds import Estimate, Violations
+from portfolio_sdpo.experiments.tables import display_name
 
 
 def render_statistics(statistics: SeedStatistics | None, form: str = ".2f") -> list[RenderableType]:

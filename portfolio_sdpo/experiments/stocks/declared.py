@@ -15,13 +15,12 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 from portfolio_sdpo.backtest.strategies import STRATEGIES
-from portfolio_sdpo.common.seeds import check_seeds
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.experiments.engine.selection import select_algorithms
+from portfolio_sdpo.experiments.engine.grid import select_algorithms
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.presets import preset
 from portfolio_sdpo.portfolio.shield import CvarLimit
-from portfolio_sdpo.settings import Settings
+from portfolio_sdpo.settings import Settings, check_seeds
 
 BENCHMARKS = "benchmarks"
 """Label of the backtest of all benchmarks."""

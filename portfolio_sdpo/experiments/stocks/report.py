@@ -7,11 +7,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from portfolio_sdpo.experiments.aggregates import MeanInterval
 from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.stocks.declared import StocksExperiment
 from portfolio_sdpo.experiments.stocks.summary import StocksSummary, StrategySummary
-from portfolio_sdpo.experiments.tables import NONE, describe_experiment, outdated_lines, plain_table
+from portfolio_sdpo.experiments.tables import NONE, MeanInterval, describe_experiment, outdated_lines, plain_table
 
 _VERDICTS = {"borne out": "green", "not borne out": "red"}
 

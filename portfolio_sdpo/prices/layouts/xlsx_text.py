@@ -8,7 +8,7 @@ import zipfile
 from datetime import date, datetime
 from typing import Any
 
-from portfolio_sdpo.common.extras import missing_extra
+from portfolio_sdpo.common.plugins import missing_extra
 from portfolio_sdpo.errors import LayoutError
 
 MAX_MEGABYTES = 256

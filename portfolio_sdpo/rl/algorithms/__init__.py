@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from portfolio_sdpo.common.plugins import Registry
 from portfolio_sdpo.errors import did_you_mean
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.rl.algorithms.ascent import ActorSettings
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem
 from portfolio_sdpo.rl.algorithms.cpo import Cpo, CpoSettings

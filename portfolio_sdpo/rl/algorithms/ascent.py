@@ -10,10 +10,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.nn.networks import Policy
 from portfolio_sdpo.rl.critics import minibatches
 from portfolio_sdpo.rl.estimators.base import Direction
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 from portfolio_sdpo.settings import Settings
 

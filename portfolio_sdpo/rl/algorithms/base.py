@@ -12,14 +12,13 @@ from pydantic import Field
 from torch import nn
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Constraint, Expectation
 from portfolio_sdpo.risk.measures import Measure
 from portfolio_sdpo.rl.algorithms.ascent import ActorSettings
 from portfolio_sdpo.rl.critics import CriticSettings
 from portfolio_sdpo.rl.estimators.base import SignalKey
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.settings import Settings
 
 

@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
 from portfolio_sdpo.rl.algorithms.trust_region import (
     LocalModel,
@@ -25,7 +25,7 @@ from portfolio_sdpo.rl.algorithms.trust_region import (
     nearest_multipliers,
     spd_inverse,
 )
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 

@@ -14,12 +14,12 @@ import torch
 from gymnasium import spaces
 from pydantic import Field
 
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
 from portfolio_sdpo.rl.algorithms.ppo import PpoSettings
 from portfolio_sdpo.rl.algorithms.pricing import BarrierPricing, ConstraintMonitor
 from portfolio_sdpo.rl.estimators.score import ScoreEstimator
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 

@@ -20,7 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.policy import Policy
+from portfolio_sdpo.nn.networks import Policy
 from portfolio_sdpo.risk import Constraint, RiskMeasure
 from portfolio_sdpo.rl.algorithms.ascent import adam, describe_policy, set_rate
 from portfolio_sdpo.rl.algorithms.base import AlgorithmSettings, Problem
@@ -28,7 +28,7 @@ from portfolio_sdpo.rl.algorithms.multiplier import MultiplierSettings
 from portfolio_sdpo.rl.estimators.base import SignalKey
 from portfolio_sdpo.rl.estimators.score import whole_episodes
 from portfolio_sdpo.rl.estimators.trajectory import Baseline, InfluenceFunction, score_weights
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 Follow = Callable[[int, Constraint, Tensor], tuple[float, InfluenceFunction]]

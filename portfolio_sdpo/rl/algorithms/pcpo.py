@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from gymnasium import spaces
 
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
 from portfolio_sdpo.rl.algorithms.trust_region import (
     LocalModel,
@@ -28,7 +28,7 @@ from portfolio_sdpo.rl.algorithms.trust_region import (
     make_critic_estimator,
     nearest_multipliers,
 )
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 Projection = Literal["kl", "l2"]

@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from gymnasium import spaces
 
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
 from portfolio_sdpo.rl.algorithms.multiplier import MultiplierSettings
 from portfolio_sdpo.rl.algorithms.pricing import ConstraintMonitor, MultiplierPricing
 from portfolio_sdpo.rl.algorithms.sdpo import SdpoSettings, make_estimator, register_critics
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 

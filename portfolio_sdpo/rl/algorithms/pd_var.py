@@ -22,12 +22,12 @@ from gymnasium import spaces
 from pydantic import Field
 from torch import Tensor
 
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.risk import Constraint, Variance
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
 from portfolio_sdpo.rl.algorithms.lagrangian import LagrangianAscent, PrimalDualSettings, refuse_other_measures
 from portfolio_sdpo.rl.estimators.trajectory import InfluenceFunction
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from pydantic import Field
 
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.rl.algorithms.ascent import ClippedAscent
 from portfolio_sdpo.rl.algorithms.base import (
     ActorCriticSettings,
@@ -21,7 +21,7 @@ from portfolio_sdpo.rl.algorithms.base import (
 )
 from portfolio_sdpo.rl.estimators.base import Direction
 from portfolio_sdpo.rl.estimators.score import ScoreEstimator
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 

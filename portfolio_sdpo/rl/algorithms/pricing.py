@@ -17,7 +17,7 @@ from portfolio_sdpo.risk import Barrier, Constraint, suboptimality_bound
 from portfolio_sdpo.risk.constraint import compute_slacks
 from portfolio_sdpo.rl.algorithms.multiplier import MultiplierSettings
 from portfolio_sdpo.rl.estimators.base import Prices, RiskEstimate
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 
 
 def check_finite(risks: Sequence[RiskEstimate]) -> None:

@@ -22,8 +22,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy, refuse_mean_critics
 from portfolio_sdpo.rl.algorithms.ipo import IpoSettings
 from portfolio_sdpo.rl.algorithms.pricing import BarrierPricing, ConstraintMonitor
@@ -34,7 +33,7 @@ from portfolio_sdpo.rl.estimators.counterfactual import CounterfactualEstimator
 from portfolio_sdpo.rl.estimators.pathwise import PathwiseEstimator
 from portfolio_sdpo.rl.estimators.score import ScoreEstimator
 from portfolio_sdpo.rl.estimators.trajectory import TrajectoryEstimator
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 
 UNUSED: dict[str, frozenset[str]] = {
     "trajectory": frozenset({"critic", "gae_lambda", "risk_lambda", "risk_atoms", "pooled"}),

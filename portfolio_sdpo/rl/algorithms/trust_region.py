@@ -36,14 +36,13 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
-from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.rl.algorithms.ascent import describe_policy
 from portfolio_sdpo.rl.algorithms.base import ActorCriticSettings, Problem, refuse_nonlinear
 from portfolio_sdpo.rl.algorithms.pricing import check_finite
 from portfolio_sdpo.rl.estimators.base import Assessment, RiskEstimate
 from portfolio_sdpo.rl.estimators.score import ScoreEstimator
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 Product = Callable[[Tensor], Tensor]

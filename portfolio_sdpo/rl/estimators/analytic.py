@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from portfolio_sdpo.errors import DivergenceError
 from portfolio_sdpo.rl.estimators.base import Assessment, Direction, Prices, RiskEstimate, Valuations
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 
 if TYPE_CHECKING:
     from portfolio_sdpo.rl.algorithms.base import Problem

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from portfolio_sdpo.rl.critics import CriticBank, Valuation
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 
 SignalKey = tuple[str, float]
 """A signal and its discount: what a critic is about."""

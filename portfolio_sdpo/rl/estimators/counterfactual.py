@@ -17,7 +17,7 @@ from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.rl.estimators.base import Assessment, Direction, Prices, RiskEstimate, Valuations
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, combine_advantages, log_risks
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 if TYPE_CHECKING:

@@ -20,12 +20,11 @@ import torch
 from torch import Tensor, nn
 
 from portfolio_sdpo.nn.critic import midpoints
-from portfolio_sdpo.nn.policy import CategoricalHead, Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import CategoricalHead, ObservationCodec, Policy
 from portfolio_sdpo.rl.critics import CriticBank
 from portfolio_sdpo.rl.estimators.base import Assessment, Direction, ObjectiveTerm, Prices, Valuations
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, ScoreEstimator, Utility, combine_advantages
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.risk.influence import Pooled
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, Valuation
@@ -34,7 +34,7 @@ from portfolio_sdpo.rl.estimators.base import (
     SignalKey,
     Valuations,
 )
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from torch import Tensor
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.rl.estimators.base import Assessment, Direction, Prices, RiskEstimate, SignalKey, Valuations
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, combine_advantages, log_risks, whole_episodes
-from portfolio_sdpo.rl.log import LogRow
+from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 if TYPE_CHECKING:

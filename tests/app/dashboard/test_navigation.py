@@ -63,10 +63,10 @@ def test_live_needs_no_fastapi():
 
 @pytest.mark.parametrize("name", ["streamlit", "plotly"])
 def test_the_command_names_the_extra(monkeypatch: pytest.MonkeyPatch, name: str):
-    from portfolio_sdpo.common import extras
+    from portfolio_sdpo.common import plugins
 
-    real = extras.find_spec
-    monkeypatch.setattr(extras, "find_spec", lambda each: None if each == name else real(each))
+    real = plugins.find_spec
+    monkeypatch.setattr(plugins, "find_spec", lambda each: None if each == name else real(each))
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("the dashboard was started"))
     result = CliRunner().invoke(cli.build_app(), ["dashboard", "--no-open"])
     assert result.exit_code == 1

@@ -11,8 +11,7 @@ from portfolio_sdpo.envs.exact import evaluate, uniform_policy
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.probe import Probe, exact_figures, sampled_figures, sharp_kind
 from portfolio_sdpo.experiments.cmdp.runs import CmdpRun
-from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import Problem, Trainer
 from portfolio_sdpo.rl.checkpoint import checkpoints

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import portfolio_sdpo
-from portfolio_sdpo.common import extras
+from portfolio_sdpo.common import plugins
 from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.errors import MissingExtraError, RunError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
@@ -141,7 +141,7 @@ def test_what_a_worker_is_like_and_what_becomes_of_its_run_if_it_dies(
 
 class TestRayWithoutACluster:
     def test_a_missing_extra_is_one_sentence(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(extras, "find_spec", lambda name: None)
+        monkeypatch.setattr(plugins, "find_spec", lambda name: None)
         with pytest.raises(
             MissingExtraError, match=r"needs the package ray: pip install 'portfolio_sdpo\[cluster\]'\.$"
         ):

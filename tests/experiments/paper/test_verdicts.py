@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from portfolio_sdpo.experiments.labels import display_name
 from portfolio_sdpo.experiments.paper.claims import QUESTIONS, Above, Beats, Breaks, Claim, Keeps, Part
 from portfolio_sdpo.experiments.paper.verdicts import RARELY, judge
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence
+from portfolio_sdpo.experiments.tables import display_name
 
 ITERATIONS = 100
 

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.risk import Constraint, CVaR, Expectation
 from portfolio_sdpo.rl.algorithms.ascent import ActorSettings, clipped_surrogate, describe_policy
 from portfolio_sdpo.rl.algorithms.base import Problem

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.portfolio.agent import AgentSettings
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
 from portfolio_sdpo.risk import Constraint

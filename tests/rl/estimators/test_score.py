@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from portfolio_sdpo.envs.exact import enumerate_distribution
 from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpVectorEnv
-from portfolio_sdpo.nn.policy import Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import (
     Constraint,
     Custom,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from portfolio_sdpo.common.locks import is_alive, mark_alive
+from portfolio_sdpo.common.files import is_alive, mark_alive
 from portfolio_sdpo.errors import NotRegisteredError, RetrainBusyError, RunError
 from portfolio_sdpo_app.dashboard.data import jobs
 
@@ -222,7 +222,7 @@ def test_a_sign_of_life_dies_with_its_process(tmp_path):
         assert is_alive(sign)
     assert not sign.exists()
     script = (
-        "import sys, time; from pathlib import Path; from portfolio_sdpo.common.locks import mark_alive\n"
+        "import sys, time; from pathlib import Path; from portfolio_sdpo.common.files import mark_alive\n"
         "with mark_alive(Path(sys.argv[1])):\n  print(1, flush=True)\n  time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(sign)], stdout=subprocess.PIPE) as process:

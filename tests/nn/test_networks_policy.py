@@ -9,8 +9,7 @@ from gymnasium import spaces
 from torch.distributions import Categorical, Independent, Normal, kl_divergence
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.policy import CategoricalHead, GaussianHead, Policy
-from portfolio_sdpo.nn.trunk import ObservationCodec
+from portfolio_sdpo.nn.networks import CategoricalHead, GaussianHead, ObservationCodec, Policy
 
 HEADS = [CategoricalHead(4), GaussianHead(2)]
 EACH = pytest.mark.parametrize("head", HEADS, ids=["categorical", "gaussian"])

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.rl.critics import CriticSettings
-from portfolio_sdpo.rl.memory import Memory
+from portfolio_sdpo.rl.critics import CriticSettings, Memory
 
 
 def rollout(number: int, count: int) -> tuple[torch.Tensor, list[torch.Tensor]]:

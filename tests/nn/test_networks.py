@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.trunk import FirstLayer, Mlp, ObservationCodec, orthogonal
+from portfolio_sdpo.nn.networks import FirstLayer, Mlp, ObservationCodec, orthogonal
 
 NESTED = spaces.Dict(
     {
