@@ -1,7 +1,5 @@
 """Frozen, typed, validated settings: wrong ones fail at construction with a sentence that names the field."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
