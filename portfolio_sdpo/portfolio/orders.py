@@ -18,8 +18,8 @@ from pydantic import Field
 
 from portfolio_sdpo.errors import OrderError, did_you_mean
 from portfolio_sdpo.portfolio.accounting import trade
-from portfolio_sdpo.portfolio.limits import Array, check_weights
-from portfolio_sdpo.portfolio.market import CASH
+from portfolio_sdpo.portfolio.limits import check_weights
+from portfolio_sdpo.portfolio.market import CASH, Array
 from portfolio_sdpo.settings import Settings
 
 if TYPE_CHECKING:
