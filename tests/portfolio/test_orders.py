@@ -120,11 +120,12 @@ def tasks(
     assume(raw.sum() > 0)
     target = dict(zip(["CASH", *tickers], (raw / raw.sum()).tolist(), strict=True))
     closes = {ticker: draw(st.floats(0.01, 5_000.0).map(lambda x: round(x, 2))) for ticker in tickers}
-    owned = {ticker: float(draw(st.integers(0, 500))) for ticker in tickers}
+    lot = draw(st.sampled_from(lots))
+    owned = {ticker: draw(st.integers(0, 500)) * max(lot, 1.0) for ticker in tickers}  # no odd lots
     cash = draw(st.floats(0.0, 1e6).map(lambda x: round(x, 2)))
     settings_ = OrderSettings(
         fee_bps=draw(st.sampled_from(fees)),
-        lot=draw(st.sampled_from(lots)),
+        lot=lot,
         threshold=draw(st.sampled_from(thresholds)),
         max_weight=(max(target[ticker] for ticker in tickers) or 1.0) if draw(st.sampled_from(capped)) else None,
     )
