@@ -35,14 +35,25 @@ from portfolio_sdpo.rl.rollout import torch_generator
 from portfolio_sdpo.settings import Choices, Settings
 
 
+def name_kind(learner: Mapping[str, Any]) -> dict[str, Any]:
+    """A table of a learner's settings with the kind that it is stored by: SDPO with the estimator `analytic` has its own.
+
+    >>> name_kind({"kind": "sdpo", "estimator": "analytic", "anneal": 9})
+    {'kind': 'analytic', 'anneal': 9}
+    """
+    fields = dict(learner)
+    if fields.get("kind") == "sdpo" and fields.get("estimator") == "analytic":
+        del fields["estimator"]
+        fields["kind"] = "analytic"
+    return fields
+
+
 def _resolve_learner(data: Any) -> Any:
-    """The settings that a table stands for; `kind = "sdpo"` with the estimator `analytic` is `AnalyticSettings`."""
+    """The settings that a table stands for."""
     if isinstance(data, AnalyticSettings):
         return data
     if isinstance(data, Mapping):
-        fields = dict(data)
-        if fields.get("kind") == "sdpo" and fields.get("estimator") == "analytic":
-            fields = {"kind": "analytic", **{k: v for k, v in fields.items() if k not in ("kind", "estimator")}}
+        fields = name_kind(data)
         if fields.get("kind") == "analytic":
             return AnalyticSettings.__pydantic_validator__.validate_python(fields)
     return resolve_settings(data)

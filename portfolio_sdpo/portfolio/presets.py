@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from portfolio_sdpo.errors import SettingsError, did_you_mean
-from portfolio_sdpo.portfolio.agent import AgentSettings
+from portfolio_sdpo.portfolio.agent import AgentSettings, name_kind
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
 from portfolio_sdpo.portfolio.market import Cash, parse_cash
 from portfolio_sdpo.portfolio.return_measures import Volatility
@@ -158,6 +158,8 @@ def plan(
     if len(set(wanted)) < len(wanted):
         raise SettingsError(f"algo: name every agent once (got {', '.join(wanted)}).")
     config = dict(config or {})
+    if isinstance(config.get("learner"), Mapping):
+        config["learner"] = name_kind(config["learner"])
     fee = config.pop("fee", None)
     if fee_bps is None:
         fee_bps = base.fee_bps if fee is None else round(AgentSettings(fee=fee).fee * 1e4, 9)

@@ -36,6 +36,15 @@ def test_a_study_of_another_package_is_found_by_its_name(tiny: CmdpExperiment, m
     assert find_study("theirs") is study
 
 
+def test_a_broken_study_of_another_package_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch):
+    def broken() -> CmdpStudy:
+        raise RuntimeError("no licence")
+
+    monkeypatch.setitem(STUDIES._items, "theirs", broken)
+    with pytest.warns(UserWarning, match="the study 'theirs' of another package cannot be made: no licence"):
+        assert [study.name for study in list_studies()] == list(NAMES)
+
+
 @pytest.mark.parametrize(
     ("name", "choice", "message"),
     [

@@ -35,6 +35,12 @@ def test_the_default_is_what_a_user_would_hold():
     assert preset("default", "ppo").learner.kind == "ppo"
 
 
+def test_the_analytic_estimator_by_its_other_name_keeps_the_presets_learner():
+    by_name = plan("default", config={"learner": {"kind": "sdpo", "estimator": "analytic", "smoothing": 0.5}})
+    by_kind = plan("default", config={"learner": {"smoothing": 0.5}})
+    assert by_name == by_kind and by_name.agents["sdpo"].learner.anneal == 500
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_agents_of_a_preset_share_its_limit(name):
     chosen = plan(name, list(PRESETS[name].agents), alpha=0.2, bound=-0.1, horizon=7, fee_bps=3, scenarios="window")

@@ -17,15 +17,3 @@ def name_estimator(settings: Any) -> str | None:
     """
     name = getattr(settings, "estimator", None)
     return None if name is None else str(name)
-
-
-def label_algorithm(settings: Any) -> str:
-    """How tables and pages call what these settings describe: the algorithm and, for SDPO, its estimator.
-
-    >>> from portfolio_sdpo.rl.algorithms import PpoSettings, SdpoSettings
-    >>> label_algorithm(SdpoSettings()), label_algorithm(PpoSettings())
-    ('SDPO (score)', 'PPO')
-    """
-    estimator = name_estimator(settings)
-    name = "SDPO" if settings.kind == estimator else settings.kind.upper()
-    return name if estimator is None else f"{name} ({estimator})"

@@ -11,11 +11,12 @@ from gymnasium import spaces
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.portfolio.agent import AgentSettings
+from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import PpoSettings, Problem, SdpoSettings, build
 from portfolio_sdpo.rl.critics import CriticSettings
-from portfolio_sdpo.rl.estimators import label_algorithm, name_estimator
+from portfolio_sdpo.rl.estimators import name_estimator
 
 TAIL = Problem(constraints=(Constraint.from_spec("cvar(0.1) of reward >= -9"),))
 
@@ -71,9 +72,12 @@ def test_a_checkpoint_with_unused_critics_is_still_read():
 
 
 def test_how_settings_are_called():
-    assert label_algorithm(AnalyticSettings()) == "SDPO (analytic)" and name_estimator(AnalyticSettings()) == "analytic"
-    assert label_algorithm(SdpoSettings(estimator="trajectory")) == "SDPO (trajectory)"
-    assert label_algorithm(PpoSettings()) == "PPO" and name_estimator(PpoSettings()) is None
+    def title(label, settings):
+        return make_agent_title(label, {"learner": settings.model_dump()})
+
+    assert title("sdpo", AnalyticSettings()) == "SDPO (analytic)" and name_estimator(AnalyticSettings()) == "analytic"
+    assert title("sdpo", SdpoSettings(estimator="trajectory")) == "SDPO (trajectory)"
+    assert title("ppo", PpoSettings()) == "PPO" and name_estimator(PpoSettings()) is None
 
 
 def test_the_analytic_estimator_by_either_name():
