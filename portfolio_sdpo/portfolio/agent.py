@@ -36,7 +36,7 @@ from portfolio_sdpo.settings import Choices, Settings
 
 
 def name_kind(learner: Mapping[str, Any]) -> dict[str, Any]:
-    """A table of a learner's settings with the kind that it is stored by: SDPO with the estimator `analytic` has its own.
+    """A learner's settings with the kind that they are stored by: SDPO with the estimator `analytic` has its own.
 
     >>> name_kind({"kind": "sdpo", "estimator": "analytic", "anneal": 9})
     {'kind': 'analytic', 'anneal': 9}
