@@ -30,7 +30,8 @@ from portfolio_sdpo.backtest.coverage import Promise, acerbi_szekely, check_prom
 from portfolio_sdpo.backtest.simulate import Strategy, Track, simulate
 from portfolio_sdpo.backtest.statistics import Bootstrap, Statistics, summarise
 from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
-from portfolio_sdpo.portfolio.shield import Caution, CvarLimit, Shielded, shield
+from portfolio_sdpo.portfolio.filtered_shield import Caution
+from portfolio_sdpo.portfolio.shield import CvarLimit, Shielded, shield
 
 __all__ = [
     "STRATEGIES",

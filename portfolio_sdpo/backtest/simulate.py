@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import BacktestError, HistoryError, SettingsError, WeightsError
 from portfolio_sdpo.portfolio.accounting import check_fee, hold, trade, turnover
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
+from portfolio_sdpo.portfolio.filtered_shield import DEFAULT_CAUTION, Caution, shield_by_scenarios
 from portfolio_sdpo.portfolio.limits import Limits, check_weights
 from portfolio_sdpo.portfolio.market import Array, Day, Market
-from portfolio_sdpo.portfolio.shield import DEFAULT_CAUTION, Caution, CvarLimit, shield
 
 
 class Strategy(Protocol):
@@ -240,7 +241,7 @@ class ShieldedStrategy:
             return held
         self._looked = len(history)
         wanted = self.inner.decide(history, held) if due else held
-        result = shield(wanted, history, self.limit, lookback=self.lookback, caution=self.caution)
+        result = shield_by_scenarios(wanted, history, self.limit, lookback=self.lookback, caution=self.caution)
         self.days.append(
             {
                 "date": history.dates[-1],

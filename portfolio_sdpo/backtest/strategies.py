@@ -31,8 +31,9 @@ from pydantic import Field, model_validator
 from portfolio_sdpo.backtest.simulate import Strategy
 from portfolio_sdpo.common.plugins import Registry, require_extra
 from portfolio_sdpo.errors import SettingsError, did_you_mean
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
+from portfolio_sdpo.portfolio.filtered_shield import largest_share, scenarios
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash
-from portfolio_sdpo.portfolio.shield import CvarLimit, largest_share, scenarios
 from portfolio_sdpo.settings import Settings
 
 

@@ -199,7 +199,7 @@ class SafeAllocator:
         agent = self._load_agent(frozen=not self.retrain)
         weights = agent.decide(market, read_held(held, market.assets))
         if self.shield:
-            weights = shield(weights, market, agent.settings.limit).weights
+            weights = shield(weights, market, agent.settings.limit, form="filtered").weights
         return _named(market.assets, weights, market.dates[-1])
 
     def strategy(self, name: str) -> Agent:

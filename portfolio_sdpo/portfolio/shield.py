@@ -1,81 +1,58 @@
 """The shield: the last check between weights and market, separate from what chose the weights.
 
-Risky weights are scaled towards cash until the CVaR limit holds on historical scenarios. CVaR is positively homogeneous
-and cash-additive: with x the scenarios' return in excess of cash and c what cash earns,
-CVaR(c + κ·x) = c + κ·CVaR(x), so the largest allowed κ is (c − bound) / −CVaR(x), cut off at 1.
+Risky weights are scaled towards cash by one factor κ, so that the CVaR limit holds. There are two forms of the rule:
 
-A scenario is the simple return of buying the weights and holding them for the limit's horizon, over every such window
-of the past (overlapping): as it was (`scenarios`), or brought from the volatility known when it began to today's
-(`Caution`), since a loss depends on today's volatility far more than on the average one.
+    calibrated  the default: `calibrated_shield`, made for trading at the next close
+    filtered    the first one, on historical scenarios: `filtered_shield`, for reproductions and older models
+
+Whatever history the calibrated form is given, less of it never means less caution, and the last session never widens
+risk: κ is at most what it would be without that session.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from statistics import NormalDist
+from typing import Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.portfolio.calibrated_shield import (
+    LEAST,
+    WINDOW,
+    forecast_cvar,
+    forecast_volatility,
+    largest_exposure,
+)
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, Shielded
+from portfolio_sdpo.portfolio.filtered_shield import shield_by_scenarios
 from portfolio_sdpo.portfolio.limits import check_weights
-from portfolio_sdpo.portfolio.market import Array, Market, Mask
-from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk, window_returns
-from portfolio_sdpo.settings import Settings
+from portfolio_sdpo.portfolio.market import Array, Market
+from portfolio_sdpo.prices.cleaning.checks import LARGE_MOVE
+
+__all__ = ["AccountRecord", "CvarLimit", "ShieldForm", "Shielded", "shield"]
+
+ShieldForm = Literal["calibrated", "filtered"]
+
+YOUNG = 252
+"""Assets with fewer sessions of history need not cut short that of the others: their volatilities may be added up."""
 
 
-class CvarLimit(Settings):
-    """A promise about simple returns over `horizon` sessions: the mean of the worst fraction α is at least `bound`.
+class AccountRecord(Protocol):
+    """What the account went through in its last sessions, latest last, up to the close of the decision.
 
-    The default: the worst 5 % of 15-session periods lose at most 5 % on average.
+    The shield looks at the limit's horizon of them; where there are fewer, the account was all cash before.
     """
 
-    bound: float = Field(default=-0.05, gt=-1, le=0)
-    """Lowest CVaR allowed; a loss is negative."""
-    alpha: float = Field(default=0.05, gt=0, lt=1)
-    """Tail fraction."""
-    horizon: int = Field(default=15, ge=1)
-    """Sessions of a period."""
+    @property
+    def returns(self) -> Array:
+        """[n] net returns."""
+        ...
 
     @property
-    def least_scenarios(self) -> int:
-        """Fewest scenarios that a CVaR is estimated from: the tail holds a whole one."""
-        return math.ceil(1.0 / self.alpha - 1e-9)
-
-
-class Caution(Settings):
-    """How the shield looks at the past in the light of today's volatility."""
-
-    volatility: Volatility = Volatility()
-    margin: float = Field(default=1.15, ge=1)
-    """Losses count as this many times as large, for what a limited past has not shown."""
-    plain: bool = False
-    """Whether the limit must hold on the last `lookback` sessions as they were, too. In the years before 2019 that cost
-    growth and kept no loss away."""
-
-
-DEFAULT_CAUTION = Caution()
-
-
-@dataclass(frozen=True, eq=False)
-class Shielded:
-    """What the shield did to weights."""
-
-    weights: Array
-    """[A] κ·w + (1 − κ)·CASH, after `removed`."""
-    kappa: float
-    """Share of the risky weights that stays."""
-    before: float
-    """CVaR of the given weights, those of `removed` counted as cash: the worst of all views of the past."""
-    after: float
-    """CVaR of the weights."""
-    scenarios: int
-    removed: tuple[str, ...] = ()
-    """Assets moved to cash because of insufficient price history."""
-    meets: bool = True
-    """False when not even all cash, which is then held, meets the limit: a cash rate below the bound."""
+    def weights(self) -> Array:
+        """[n, A] weights that each session began with."""
+        ...
 
 
 def shield(
@@ -83,151 +60,161 @@ def shield(
     history: Market,
     limit: CvarLimit | None = None,
     *,
-    lookback: int = 504,
-    caution: Caution | None = DEFAULT_CAUTION,
+    form: ShieldForm = "calibrated",
+    record: AccountRecord | None = None,
 ) -> Shielded:
-    """The weights [A], scaled towards cash by the largest κ that meets the limit on every view of the past.
+    """The weights [A], scaled towards cash so that the limit holds.
 
-    Assets without a price today, or with insufficient price history, move to cash first.
-    With caution, the limit has to hold on `filtered` scenarios of the whole history. On the last `lookback` sessions as
-    they were (the only view without caution) it has to hold twice: on the windows that all held assets have been
-    through, and on the longer past in which those that were not listed yet count as the average of the rest.
-    Cash is taken to earn over the horizon what it earned in the last session.
+    Assets without a price at the last close, or with insufficient price history, move to cash first. Cash is taken to
+    earn what it earned in the last session. Without a record, the account counts as one that has held these weights
+    all along. The filtered form looks at prices only.
+
+    >>> import pandas as pd
+    >>> days = pd.bdate_range("2015-01-02", periods=2000)
+    >>> moves = np.random.default_rng(0).normal(0.0, 0.02, 2000)
+    >>> market = Market.from_prices(pd.DataFrame({"A": 100 * np.exp(np.cumsum(moves))}, index=days))
+    >>> round(shield(np.array([0.0, 1.0]), market).kappa, 2)
+    0.22
     """
     limit = limit or CvarLimit()
-    if lookback < limit.horizon:
-        raise SettingsError(
-            f"lookback: must reach over the limit's horizon of {limit.horizon} sessions (got {lookback})."
-        )
+    if form == "filtered":
+        return shield_by_scenarios(weights, history, limit)
     weights = check_weights(weights, (len(history.assets),))
-    returns, complete = scenarios(history, limit.horizon, lookback)
-    risky = np.flatnonzero(weights[1:] > 0.0) + 1
-    known = _select_known(risky, complete & history.listed[-1], limit.least_scenarios)
-    eligible = np.zeros_like(weights)
-    eligible[known] = weights[known]
-    cash = float(history.gross_returns[-1, 0] ** limit.horizon - 1.0)
-    past = _views(eligible, returns - cash, complete)
-    views: tuple[Array, ...] = past
-    if caution is not None:
-        # Of all cash there is no view but the plain one, which is empty.
-        seen = filtered(daily_excess(eligible, history), limit, caution)
-        seen = tuple(eligible.sum() * view for view in seen)
-        views = (*past, *seen) if caution.plain else seen or past
-    shares = [largest_share(excess, cash, limit) for excess in views]
-    kappa, meets = min(share for share, _ in shares), all(found for _, found in shares)
-
-    shielded = kappa * eligible
+    past = _Past.of(weights, history, limit)
+    kept = np.zeros_like(weights)
+    kept[past.assets] = weights[past.assets]
+    invested, cash = float(kept.sum()), float(history.gross_returns[-1, 0] - 1.0)
+    exposure, volatility = past.allow(cash, limit, _believe_record(record, history, limit))
+    if invested > 0.0:
+        kappa = min(exposure / invested, 1.0)
+    else:
+        kappa = 1.0 if weights[0] == 1.0 else 0.0
+    shielded = kappa * kept
     shielded[0] = max(1.0 - shielded[1:].sum(), 0.0)
     return Shielded(
         weights=shielded,
         kappa=kappa,
-        before=min(_total(excess, cash, limit) for excess in views),
-        after=min(_total(kappa * excess, cash, limit) for excess in views),
-        scenarios=len(past[0]) if len(known) else 0,
-        removed=tuple(history.assets[i] for i in risky if i not in known),
-        meets=meets,
+        before=forecast_cvar(invested, volatility, cash, limit),
+        after=forecast_cvar(kappa * invested, volatility, cash, limit),
+        scenarios=past.sessions,
+        removed=tuple(history.assets[i] for i in np.flatnonzero(weights > kept) if i > 0),
+        meets=(1.0 + cash) ** limit.horizon - 1.0 >= limit.bound,
+        findings=past.describe(),
     )
 
 
-def largest_share(excess: Array, cash: float, limit: CvarLimit) -> tuple[float, bool]:
-    """The largest κ in [0, 1] with CVaR(cash + κ·excess) ≥ bound, and whether there is one (else κ is 0).
+@dataclass(frozen=True, eq=False)
+class _Past:
+    """The past of the assets that are to be held: those with a price today and enough history."""
 
-    excess: [S] scenarios of the return in excess of cash, which earns `cash` for certain.
+    assets: NDArray[np.intp]
+    """[n] their columns in the market."""
+    ages: NDArray[np.intp]
+    """[n] sessions for which each has had a price without a gap, at most `WINDOW` + 1."""
+    mix: Array
+    """[n] their weights per unit invested."""
+    jumps: NDArray[np.intp]
+    """[m] columns with a suspicious rise in that time."""
+    history: Market
 
-    >>> largest_share(np.array([-0.10, 0.05, 0.02, 0.03]), 0.0, CvarLimit(bound=-0.05, alpha=0.25))
-    (0.5, True)
-    """
-    if _total(excess, cash, limit) >= limit.bound:
-        return 1.0, True
-    if cash < limit.bound:
-        return 0.0, False
-    kappa = (limit.bound - cash) / (_total(excess, cash, limit) - cash)
-    # The quotient is rounded; the promise is not.
-    while kappa > 0.0 and _total(kappa * excess, cash, limit) < limit.bound:
-        kappa = max(kappa * (1.0 - 1e-15) - 1e-18, 0.0)
-    return kappa, True
+    @classmethod
+    def of(cls, weights: Array, history: Market, limit: CvarLimit) -> Self:
+        """Of the risky part of the weights [A]."""
+        # One session more than the window, since the rule is applied without the last one, too.
+        listed = history.listed[-(WINDOW + 2) :]
+        # Of a run of prices up to today the first one has no return yet.
+        ages = np.full(len(weights), len(listed) - 1)
+        gaps = np.flatnonzero(~listed.all(axis=0))
+        ages[gaps] = np.maximum(listed[::-1, gaps].argmin(axis=0) - 1, 0)
+        enough = (weights > 0.0) & (ages > max(LEAST, limit.horizon))
+        enough[0] = False
+        assets = np.flatnonzero(enough)
+        mix = weights[assets] / max(float(weights[assets].sum()), np.finfo(float).tiny)
+        highest = history.gross_returns[-len(listed) :].max(axis=0)
+        return cls(assets, ages[assets], mix, np.flatnonzero(enough & (highest > 1.0 + LARGE_MOVE)), history)
 
+    @property
+    def sessions(self) -> int:
+        """Sessions of history that all of them have."""
+        return min(int(self.ages.min()), WINDOW) if len(self.ages) else 0
 
-def filtered(excess: Array, limit: CvarLimit, caution: Caution) -> tuple[Array, ...]:
-    """Views of the past scaled to today's volatility, of daily returns in excess of cash [T], latest last.
+    def allow(self, cash: float, limit: CvarLimit, record: Array | None) -> tuple[float, float]:
+        """The largest invested share with the last session and without it, and the larger volatility.
 
-    One has the windows of the past, each scaled by today's volatility over the one known when it began; a crash
-    that began inside a window stays in it. The other has one value, the CVaR of a normal distribution of today's
-    volatility, independent from day to day, which is there when the past is too short or too lucky for the first.
-    """
-    known = caution.volatility.estimate(excess)
-    spread = normal_cvar(limit.alpha) * math.sqrt(limit.horizon) * known[-1]
-    views = [np.array([caution.margin * spread])] if len(excess) else []
-    windows = window_returns(excess, limit.horizon)
-    if len(windows) >= limit.least_scenarios and known[-1] > 0.0:
-        # Where volatility was 0 there has been no fall, neither before the window nor in all the past.
-        views.append(caution.margin * windows * known[-1] / np.maximum(known[: len(windows)], np.finfo(float).tiny))
-    return tuple(views)
+        record: believed returns [n] of the account; without one, the mix counts as held all along.
+        """
+        if not len(self.assets):
+            return 0.0, 0.0
+        held = self._earn(limit.horizon, self.mix, most=0.0)
+        whole, parts = self._measure(self.mix), []
+        young = self.ages < YOUNG
+        if young.any() and not young.all():
+            parts = [self._measure(np.where(part, self.mix, 0.0)) for part in (young, ~young)]
+        exposures, volatilities = [], []
+        for hidden in (0, 1):
+            volatility = _forecast(whole, hidden)
+            if parts:
+                volatility = min(volatility, sum(_forecast(part, hidden) for part in parts))
+            of_account = {"mix": held[: len(held) - hidden]}
+            if record is not None:
+                of_account = {"record": record[: max(len(record) - hidden, 0)]}
+            exposures.append(float(largest_exposure(np.array(volatility), np.array(cash), limit, **of_account)))
+            volatilities.append(volatility)
+        return min(exposures), max(volatilities)
 
+    def _measure(self, weights: Array) -> tuple[float, Array]:
+        """What of the mix the weights [n] invest, and its excess returns while all of that have had a price."""
+        sessions, invested = int(self.ages[weights > 0.0].min()), float(weights.sum())
+        return invested, self._earn(sessions, weights, most=LARGE_MOVE) / invested
 
-def normal_cvar(alpha: float) -> float:
-    """CVaR of the standard normal distribution.
+    def _earn(self, sessions: int, weights: Array, most: float) -> Array:
+        """[sessions] what weights [n] earned in excess of cash in the last ones; suspicious rises count as `most`."""
+        columns = np.zeros(len(self.history.assets))
+        columns[self.assets] = weights
+        columns[0] = -weights.sum()
+        gross_returns = self.history.gross_returns[-sessions:]
+        excess: Array = gross_returns @ columns
+        if len(self.jumps):
+            moves = gross_returns[:, self.jumps] - 1.0
+            excess = excess - np.where(moves > LARGE_MOVE, moves - most, 0.0) @ columns[self.jumps]
+        return excess
 
-    >>> round(normal_cvar(0.05), 4)
-    -2.0627
-    """
-    normal = NormalDist()
-    return -normal.pdf(normal.inv_cdf(alpha)) / alpha
-
-
-def daily_excess(weights: Array, history: Market) -> Array:
-    """[T] daily returns in excess of cash of the risky part of the weights [A], per unit invested.
-
-    On every day of the past on which most of it had a price; as in the views of plain windows, what had none counts as
-    the average of the rest.
-    """
-    both = history.listed[1:] & history.listed[:-1]
-    gross_returns = history.gross_returns[1:]
-    present = np.where(both[:, 1:], weights[1:], 0.0)
-    share, total = present.sum(axis=1), weights[1:].sum()
-    most = (share >= total / 2.0) & (share > 0.0)
-    earned = (present * (gross_returns[:, 1:] - gross_returns[:, :1])).sum(axis=1)
-    excess: Array = earned[most] / share[most]
-    return excess
-
-
-def scenarios(history: Market, horizon: int, lookback: int) -> tuple[Array, Mask]:
-    """[S, A] simple returns over each window of `horizon` sessions in the last `lookback`, and where they are complete.
-
-    A window is complete where the asset has a price at its start and at every close in it; S may be 0.
-    """
-    first = max(len(history) - lookback, 1)
-    count = len(history) - first - horizon + 1
-    if count < 1:
-        empty = np.empty((0, len(history.assets)))
-        return empty, empty.astype(np.bool_)
-    windows = np.lib.stride_tricks.sliding_window_view(history.gross_returns[first:], horizon, axis=0)
-    listed = np.lib.stride_tricks.sliding_window_view(history.listed[first - 1 :], horizon + 1, axis=0)
-    complete: Mask = np.asarray(listed.all(axis=-1))
-    return windows.prod(axis=-1) - 1.0, complete
-
-
-def _select_known(risky: NDArray[np.intp], complete: Mask, least: int) -> NDArray[np.intp]:
-    """Those of the assets that share at least `least` complete windows; the one with the fewest leaves first."""
-    known = risky
-    while len(known) and complete[:, known].all(axis=1).sum() < least:
-        known = np.delete(known, complete[:, known].sum(axis=0).argmin())
-    return known
-
-
-def _views(weights: Array, excess: Array, complete: Mask) -> tuple[Array, Array]:
-    """Two lists of scenarios of the weights' excess return: a new listing must neither hide a crash nor dilute it.
-
-    The long one has every window in which most of the risky weight has a price; the others count as the average of
-    those. The short one has the windows in which all of them have one. excess, complete: [S, A].
-    """
-    present = np.where(complete, weights, 0.0)
-    share, total = present.sum(axis=1), weights.sum()
-    most = share >= total / 2.0
-    long = (present * excess).sum(axis=1)[most] * total / np.maximum(share[most], np.finfo(float).tiny)
-    return long, (excess @ weights)[complete[:, weights > 0.0].all(axis=1)]
+    def describe(self) -> tuple[str, ...]:
+        """Sentences about a short history and about suspicious last moves."""
+        if not len(self.assets):
+            return ()
+        names, found = self.history.assets, []
+        if self.sessions < WINDOW:
+            youngest = self.assets[int(self.ages.argmin())]
+            whose = "" if self.ages.min() == self.ages.max() else f" of {names[youngest]}"
+            found.append(
+                f"The shield has {self.sessions:,} of {WINDOW:,} sessions of history{whose}; the rest is filled by a "
+                "cautious prior."
+            )
+        moves = self.history.gross_returns[-1] - 1.0
+        found += [
+            f"{names[i]} moved by {moves[i]:+,.1%} in the last session, more than {LARGE_MOVE:.0%}: check its price. "
+            "The shield holds or sells because of it, and does not buy."
+            for i in self.assets[np.abs(moves[self.assets]) > LARGE_MOVE]
+        ]
+        return tuple(found)
 
 
-def _total(excess: Array, cash: float, limit: CvarLimit) -> float:
-    """CVaR of cash + excess; cash itself is certain, whatever the scenarios."""
-    return cash + float(conditional_value_at_risk(excess, limit.alpha)) if len(excess) else cash
+def _forecast(part: tuple[float, Array], hidden: int) -> float:
+    """What a part of the mix adds to its volatility, without the last `hidden` sessions."""
+    invested, excess = part
+    return invested * float(forecast_volatility(excess[: len(excess) - hidden]))
+
+
+def _believe_record(record: AccountRecord | None, history: Market, limit: CvarLimit) -> Array | None:
+    """The account's returns over the limit's horizon, in which a suspicious rise of an asset is no gain."""
+    if record is None:
+        return None
+    count = min(len(record.returns), limit.horizon, len(history))
+    rows = slice(len(history) - count, None)
+    moves, weights = history.gross_returns[rows] - 1.0, record.weights[len(record.weights) - count :]
+    returns = record.returns[len(record.returns) - count :]
+    growth = 1.0 + np.vecdot(weights, moves)
+    believed = 1.0 + np.vecdot(weights, np.where(moves > LARGE_MOVE, 0.0, moves))
+    # What is left after the fee is the same share of either growth.
+    return (1.0 + returns) * np.divide(believed, growth, out=np.ones(count), where=growth > 0.0) - 1.0

@@ -136,7 +136,7 @@ def agent_from_parts(parts: Mapping[str, bytes], folder: Path) -> Agent:
 def today(agent: Agent, market: Market, weights: Array) -> dict[str, Any]:
     """Weights before and after the shield, and their CVaR against the limit: as trained for, and on the past."""
     limit = agent.settings.limit
-    checked = shield(weights, market, limit)
+    checked = shield(weights, market, limit, form="filtered")
     return {
         "weights": named_weights(market.assets, weights),
         "shielded": named_weights(market.assets, checked.weights),

@@ -7,8 +7,8 @@ from portfolio_sdpo.backtest import CvarLimit, simulate
 from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy
 from portfolio_sdpo.backtest.strategies import AllCash, EqualWeight
 from portfolio_sdpo.errors import BacktestError, SettingsError
+from portfolio_sdpo.portfolio.filtered_shield import Caution
 from portfolio_sdpo.portfolio.market import Market
-from portfolio_sdpo.portfolio.shield import Caution
 
 TIGHT = CvarLimit(bound=-0.01, horizon=5)
 WIDE = CvarLimit(bound=-0.9, horizon=5)

@@ -11,9 +11,9 @@ from scipy.optimize import linprog
 from portfolio_sdpo.backtest import STRATEGIES, CvarLimit, make_strategy, simulate, strategies
 from portfolio_sdpo.common import plugins
 from portfolio_sdpo.errors import MissingExtraError, SettingsError
+from portfolio_sdpo.portfolio.filtered_shield import largest_share, scenarios
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk
-from portfolio_sdpo.portfolio.shield import largest_share, scenarios
 
 ESTIMATED = [name for name in STRATEGIES if name not in ("cash", "buy-and-hold", "equal-weight")]
 

@@ -72,7 +72,7 @@ def test_today_is_told_before_and_after_the_shield():
     today = train_agent(QUICK, snapshot="walk").config["today"]
     market, _ = load_latest("walk", "zero")
     weights = np.array([today["weights"].get(asset, 0.0) for asset in market.assets])
-    checked = shield(weights, market, QUICK.limit)
+    checked = shield(weights, market, QUICK.limit, form="filtered")
     assert list(today["shielded"].values()) == [weight for weight in checked.weights if weight > 0]
     assert today["kappa"] == checked.kappa and today["past"] == checked.before
     assert today["past_shielded"] == checked.after >= today["limit"] == -0.001
