@@ -17,7 +17,7 @@ def midpoints(count: int) -> Tensor:
 
 
 class Critic(nn.Module):
-    """What both critics share: outputs in the signal's own units, learning in standardised ones.
+    """Base of both critics: outputs in the units of the signal, learning in standardised ones.
 
     `location` and `scale` follow the targets; whenever they move, the output layer is rescaled so that no prediction
     changes (the PopArt idea), and the same learning rate serves a CMDP's 50 and a portfolio's 0.005.
@@ -38,7 +38,7 @@ class Critic(nn.Module):
         raise NotImplementedError
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
-        """How far the predictions at [B, D] are from target samples [B, N] of the return-to-go."""
+        """The loss of the predictions at [B, D] for target samples [B, N] of the return-to-go."""
         raise NotImplementedError
 
     def forward(self, observation: Tensor, tau: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class Critic(nn.Module):
 
     @torch.no_grad()
     def rescale(self, location: Tensor, scale: Tensor) -> None:
-        """Learn in new standardised units from now on; predictions stay as they are."""
+        """Change the standardised units in which it learns; predictions do not change."""
         ratio = self.scale / scale
         self.output.weight.mul_(ratio)
         self.output.bias.copy_((self.output.bias * self.scale + self.location - location) / scale)
@@ -78,7 +78,7 @@ class QuantileCritic(Critic):
         return features @ levels.T + self.output.bias
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
-        # In order, so are the predictions, nearly: the loss then finds their ranks in half the time.
+        # With sorted levels the predictions are nearly sorted as well, and the loss finds their ranks in half the time.
         tau = torch.rand(target.shape[-1], generator=generator).sort().values
         return quantile_huber_loss(
             self.standardised(observation, tau), tau, (target - self.location) / self.scale, self.kappa
@@ -86,7 +86,7 @@ class QuantileCritic(Critic):
 
 
 class MeanCritic(Critic):
-    """The expected return-to-go only, as PPO, IPO, CPO and PCPO use it: a distribution of one atom."""
+    """The expected return-to-go, as in PPO, IPO, CPO and PCPO: a distribution with one atom."""
 
     def standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
         value: Tensor = self.output(self.trunk(observation))

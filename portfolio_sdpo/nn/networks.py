@@ -21,7 +21,7 @@ from portfolio_sdpo.errors import SettingsError
 
 
 class ObservationCodec:
-    """Turns observations of a gymnasium space into one flat tensor [B, D], and remembers what each column means.
+    """Turns observations of a gymnasium space into one flat tensor [B, D], and knows what each column means.
 
     A discrete component takes one column that holds its index, not a one-hot vector: a random CMDP's observation has
     2 columns instead of 1001. `FirstLayer` knows how to read it back. Boxes are flattened, `Dict` and `Tuple` joined.
@@ -64,11 +64,11 @@ class ObservationCodec:
         return torch.from_numpy(np.concatenate(discrete + real, axis=1))
 
     def trunk(self, hidden: Sequence[int], extra: int = 0) -> Trunk:
-        """What a critic stands on: observations (+ `extra` further real columns) to features."""
+        """The trunk of a critic: observations (and `extra` further real columns) to features."""
         return Mlp(self, hidden, extra)
 
     def policy_network(self, hidden: Sequence[int], initial: Tensor) -> nn.Module:
-        """Observations to `initial` [width], near enough, until it learns; without hidden layers it is linear."""
+        """A network whose output is close to `initial` [width] before training; without hidden layers it is linear."""
         if hidden:
             trunk, output = self.trunk(hidden), orthogonal(nn.Linear(hidden[-1], len(initial)), gain=0.01)
             output.bias.data.copy_(initial)
@@ -98,7 +98,7 @@ def _values(space: spaces.Space[Any], observation: Any) -> list[Any]:
 
 
 class FirstLayer(nn.Module):
-    """The linear map of [one-hot categories, continuous columns] to `width` features, without making the one-hots.
+    """The linear map of [one-hot categories, continuous columns] to `width` features, without building the one-hots.
 
     Multiplying a one-hot vector by a matrix picks a row of it, so each categorical column is a table look-up.
     """
@@ -108,7 +108,7 @@ class FirstLayer(nn.Module):
         self.continuous = codec.continuous + extra
         tables = [nn.Embedding(size, width) for size in codec.categories]
         for table in tables:
-            # As for a one-hot input of that size: all categories start nearly alike, and only data tells them apart.
+            # As for a one-hot input of that size: all categories start nearly equal, and only data separates them.
             nn.init.normal_(table.weight, std=table.num_embeddings**-0.5)
         self.tables = nn.ModuleList(tables)
         self.linear = nn.Linear(self.continuous, width) if self.continuous else None
@@ -192,7 +192,7 @@ class CategoricalHead:
         return (log_old.exp() * (log_old - log_new)).sum(-1)
 
     def executed(self, action: Tensor) -> Tensor:
-        """What the environment is given."""
+        """The action in the form that the environment takes."""
         return action
 
 
@@ -229,12 +229,12 @@ class GaussianHead:
         return (log_new - log_old + 0.5 * squared * (-2 * log_new).exp() - 0.5).sum(-1)
 
     def executed(self, action: Tensor) -> Tensor:
-        """What the environment is given."""
+        """The action in the form that the environment takes."""
         return action
 
 
 class SimplexHead(GaussianHead):
-    """Weights on cash and stocks: the softmax of Gaussian logits, whose mean starts all in cash."""
+    """Weights on cash and stocks: the softmax of Gaussian logits, whose mean at the start is almost all in cash."""
 
     def __init__(self, assets: int) -> None:
         super().__init__(assets)
@@ -248,9 +248,9 @@ class SimplexHead(GaussianHead):
 class Policy(nn.Module):
     """π(a | s): observations [..., D] to the parameters [..., P] of `head`.
 
-    It starts at a known place: the output layer is almost zero, so a categorical policy begins uniform and a Gaussian
-    one begins at mean zero (no motion; all in cash, for weights) with standard deviation `initial_std`. With `hidden`
-    empty the policy is linear in the observation: for a discrete state a table of logits.
+    Its start is known: the output layer is almost zero, so a categorical policy starts uniform and a Gaussian policy
+    starts with mean zero (no motion; for weights, all in cash) and standard deviation `initial_std`. If `hidden` is
+    empty, the policy is linear in the observation; for a discrete state it is a table of logits.
     """
 
     def __init__(

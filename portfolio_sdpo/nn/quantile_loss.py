@@ -8,8 +8,8 @@ For the quantile estimates p_1..p_N at levels τ_1..τ_N and the target samples 
 
 a mean over targets, a sum over quantiles (as in IQN; the paper writes both counts as N), and here a mean over rows.
 
-`pairwise_quantile_huber_loss` is that formula, word for word: it builds the table of all T_j − p_i.
-`quantile_huber_loss` never does. Seen from p_i the sorted targets fall into four runs, cut at p_i − κ, p_i and p_i + κ:
+`pairwise_quantile_huber_loss` is that formula as written: it builds the table of all T_j − p_i.
+`quantile_huber_loss` does not. Seen from p_i the sorted targets fall into four runs, cut at p_i − κ, p_i and p_i + κ:
 
             targets      T < p−κ     p−κ ≤ T < p     p ≤ T ≤ p+κ     T > p+κ
             weight         1−τ           1−τ              τ             τ
@@ -35,7 +35,7 @@ from portfolio_sdpo.errors import SettingsError
 
 _BLOCK = 1 << 15
 """Rows are handled in blocks of this many cuts and targets: the scratch memory (about 2 MB) stays in cache, and torch
-does not split operations this small over threads, which on busy cores would mostly wait for each other."""
+does not split such small operations over threads, which on busy cores would mostly wait for each other."""
 
 
 def quantile_huber_loss(pred: Tensor, tau: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:
@@ -84,7 +84,7 @@ def pairwise_quantile_huber_loss(pred: Tensor, tau: Tensor, target: Tensor, kapp
 
 
 class _QuantileHuberLoss(torch.autograd.Function):
-    """The gradient falls out of the same run sums as the loss, so forward keeps one [..., N] tensor."""
+    """Forward computes the gradient as well, from the same run sums as the loss, and saves one tensor [..., N]."""
 
     @staticmethod
     def forward(ctx: Any, pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> Tensor:
@@ -155,7 +155,7 @@ def _loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> 
 
 
 def _plain_loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """`_loss_and_slope` at κ = 0: Σ_j of (1−τ)(p−T) below p and τ(T−p) above it; the loss may be summed already."""
+    """`_loss_and_slope` at κ = 0: Σ_j of (1−τ)(p−T) below p and τ(T−p) above it; the loss may already be the sum."""
     m = target.shape[-1]
     if pred.device.type == "cpu" and pred.dtype == target.dtype == torch.float32 and pred.shape[-1] + m < 1 << 30:
         return _plain_by_sorting(pred, tau, target)
@@ -176,11 +176,12 @@ def _plain_loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor) -> tuple[Te
 
 
 def _plain_by_sorting(pred: Tensor, tau: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """The loss [] and its slope [R, N] from one sort of predictions and targets together: in half the time.
+    """The loss [] and its slope [R, N] from one sort of predictions and targets together, in half the time.
 
-    Every p counts the targets below it, which is its slope but for −τM; every T the p that are not above it, since it
-    enters the losses of the others. The loss is the sum of all values, each times such a weight. Keys are the floats'
-    own bits, made to order as integers do, above the value's column: ranks are exact, and among equals p comes first.
+    The slope of a p is the number of targets below it, minus τM. The weight of a T is the number of p that are not
+    above it, minus a constant. The loss is the sum of all values times these slopes and weights. Sorting keys hold the
+    bits of the float, changed so that they order as integers do, above the value's column: ranks are exact, and of
+    equal values p comes first.
     """
     n, m = pred.shape[-1], target.shape[-1]
     width = n + m
@@ -217,7 +218,7 @@ def _plain_by_sorting(pred: Tensor, tau: Tensor, target: Tensor) -> tuple[Tensor
 
 
 def _sort_rows(values: Tensor) -> Tensor:
-    """Each row in ascending order. On the CPU NumPy's vectorised sort takes a tenth of the time of torch's."""
+    """Each row in ascending order. On the CPU, NumPy's vectorised sort takes a tenth of the time of torch's."""
     if values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64):
         return torch.from_numpy(np.sort(values.detach().numpy(), axis=-1))
     return values.detach().double().sort(-1).values
@@ -236,12 +237,12 @@ def _ranks_by_searching(t: Tensor, p: Tensor, kappa: float) -> Tensor:
 
 
 def _ranks_by_sorting(t: Tensor, p: Tensor, kappa: float, bits: int) -> Tensor:
-    """Ranks from one sort of all targets and cuts together: on the CPU two to three times faster than binary searches.
+    """Ranks from one sort of all targets and cuts together; on the CPU two to three times faster than binary searches.
 
     A row's values are shifted to be non-negative, where doubles order like the integers made of the same bits, and the
-    low mantissa bits are replaced by a label, the value's column, by which the ranks find their way back afterwards. At
-    N = M = 128 a resolution of 2⁻⁴² of the row's range is left: values closer than that may swap, which the loss, being
-    smooth there, does not notice.
+    low mantissa bits are replaced by a label, the value's column, which later says where each rank belongs. At
+    N = M = 128 the remaining resolution is 2⁻⁴² of the row's range: closer values may be swapped, which does not change
+    the loss noticeably, because it is smooth there.
     """
     n, width = p.shape[-1], t.shape[-1] + 3 * p.shape[-1]
     mask = (1 << bits) - 1
@@ -254,7 +255,7 @@ def _ranks_by_sorting(t: Tensor, p: Tensor, kappa: float, bits: int) -> Tensor:
     keys[:, 3 * n :] = t
     keys.sub_(torch.minimum(low, p.amin(-1, keepdim=True)))
 
-    # Equal values are to come out as p−κ, p, t, p+κ, so that a moved cut stays outside: label = column − n, cyclic.
+    # Equal values must be sorted as p−κ, p, t, p+κ, so that a moved cut stays outside: label = column − n, cyclic.
     label = (torch.arange(width) - n) & mask
     unsigned = torch.iinfo(torch.int64).max  # clears the sign of −0.0
     column = keys.view(torch.int64).bitwise_and_(unsigned & ~mask).bitwise_or_(label)

@@ -1,12 +1,12 @@
-"""What a training looks like while it runs: one line per run, with every constraint's estimate against its bound.
+"""A live view of training: one line per run, with the estimate of every constraint beside its bound.
 
     board = Board(problem.constraints)
     with board.display():
         trainer.run(board.watcher("sdpo", total=settings.iterations))
 
-Runs in other processes, on whatever machine, write their line to a small file (`LineFile`), from which the board reads
-it. A maker of many runs tells the board of them (`begin`, `again`, `end`); where there is no terminal, that becomes
-plain lines.
+Runs in other processes, on this or another machine, write their line to a small file (`LineFile`), from which the
+board reads it. Code that makes many runs reports them to the board (`begin`, `again`, `end`); without a terminal, these
+reports are printed as plain lines.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from portfolio_sdpo.rl.trainer import Watcher
 _STYLES = {"interior": "green", "margin": "yellow", "violated": "red"}
 _BAR = 12
 _SHOWN = 24
-"""Lines at most, so that a long grid does not scroll the terminal away."""
+"""The most lines that are shown, so that a large grid does not fill the terminal."""
 _RECENT = 6
-"""Runs that are named when they are over, and sentences about what went wrong."""
+"""How many of the last finished runs, and of the last failures, are named."""
 
 
 @dataclass
 class Line:
-    """How far one run is, and its newest figures."""
+    """The progress of one run and its newest figures."""
 
     iteration: int
     total: int
     row: dict[str, float | str] = field(default_factory=dict)
-    """Of the log: return, risks, regimes, steps_per_second."""
+    """From the log: return, risks, regimes, steps_per_second."""
     host: str = ""
-    """The machine, and with it `pid` the process, where that is another one."""
+    """The machine and, in `pid`, the process that the run is in, if it is another one."""
     pid: int = 0
 
     @classmethod
@@ -67,12 +67,12 @@ class LineFile:
         self._file = StatusFile(path)
 
     def begin(self, total: int) -> None:
-        """Say that the run is under way, unless it is known already how far it was."""
+        """Note that the run has begun, unless its progress is known already."""
         if self.read() is None:
             self._write(Line(0, total), final=True)
 
     def write(self, row: LogRow, total: int) -> None:
-        """At most a few times a second, and always at the end."""
+        """Write the line: at most a few times a second, and always at the end."""
         line = Line.of(row, total)
         self._write(line, final=line.iteration >= total)
 
@@ -81,19 +81,19 @@ class LineFile:
         self._file.write(asdict(line), final=final)
 
     def read(self) -> Line | None:
-        """None before the run has written anything."""
+        """The line; None before the run has written anything."""
         content = self._file.read()
         return None if content is None else Line(**content)
 
 
 class Board:
-    """The lines of all runs that are under way, below them what is done, what went wrong and how many still wait."""
+    """The lines of all current runs, and below them which runs have finished or failed and how many are waiting."""
 
     def __init__(self, constraints: Sequence[Constraint], title: str = "") -> None:
         self.constraints = constraints
         self.title = title
         self.runs = 0
-        """How many there are altogether, if that is known."""
+        """Number of all runs, if it is known."""
         self.finished = 0
         self.failed = 0
         self._lines: dict[str, Line | LineFile] = {}
@@ -102,7 +102,7 @@ class Board:
         self._say: Callable[[str], None] = lambda text: None
 
     def watcher(self, name: str, total: int) -> Watcher:
-        """To be given to `Trainer.run` in this process."""
+        """A function for `Trainer.run` in this process, which updates the line of this run."""
 
         def watch(row: LogRow) -> None:
             self._lines[name] = Line.of(row, total)
@@ -110,23 +110,23 @@ class Board:
         return watch
 
     def follow(self, name: str, file: LineFile) -> None:
-        """Show a run in another process as soon as it has written its first line."""
+        """Show a run of another process as soon as it has written its first line."""
         self._lines[name] = file
 
     def drop(self, name: str) -> None:
-        """Take a run that is over from the board."""
+        """Remove the line of a run that has ended."""
         self._lines.pop(name, None)
 
     def begin(self, name: str) -> None:
-        """A run begins."""
+        """Report that a run begins."""
         self._say(f"{name}: begins")
 
     def again(self, name: str, why: str) -> None:
-        """A run has to be made again, from its checkpoint."""
+        """Report that a run is made again, from its checkpoint, and why."""
         self._trouble(f"{name}: {why}")
 
     def end(self, name: str, status: Literal["finished", "skipped", "failed"], why: str = "") -> None:
-        """A run is over."""
+        """Report that a run has ended."""
         self.drop(name)
         self.failed += status == "failed"
         self.finished += status != "failed"
@@ -142,7 +142,7 @@ class Board:
 
     @contextmanager
     def display(self, console: Console | None = None, say: Callable[[str], None] | None = None) -> Iterator[None]:
-        """Live on the terminal for as long as the block runs; where there is no terminal, `say` gets plain lines."""
+        """Show the board live while the block runs; without a terminal, `say` is given plain lines."""
         console = console or Console(stderr=True)
         if not console.is_terminal:
             before, self._say = self._say, say or self._say
@@ -211,7 +211,7 @@ class Board:
 
 
 def _number(line: Line, name: str, shape: str) -> str:
-    """A figure of the line, if it has it."""
+    """A figure of the line, or a dash if the line does not have it."""
     return format(float(line.row[name]), shape) if name in line.row else "–"
 
 

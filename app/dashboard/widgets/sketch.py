@@ -1,9 +1,9 @@
-"""A figure of curves that needs no JavaScript: there with the words, until plotly has started and takes its place.
+"""A line chart without JavaScript, which is shown together with the text until plotly has started and replaces it.
 
-Drawn from the specification that plotly is given, with its scales, in an element of the same height, so that nothing
-jumps. The curves are images stretched to whatever room there is, in the units of the data: x counts days since the
-first, y is the value upside down. All words around them are HTML and keep their size. Streamlit removes SVG that stands
-in HTML itself; an image it leaves alone.
+It is drawn from the specification that plotly is given, with the same scales and in an element of the same height, so
+that the page does not jump. The curves are images that are stretched to the available space; their units are those of
+the data: x is the number of days since the first, y the negative value. All text around them is HTML and keeps its
+size. The curves are images because Streamlit removes SVG elements from HTML.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from portfolio_sdpo.report.figures import DASHARRAYS, Spec, step_of
 
 STYLE = """
-/* Picture and figure in one place; the picture goes when plotly has drawn. */
+/* Sketch and figure in one place; the sketch is hidden as soon as plotly has drawn. */
 [class*=-sketched] { display: grid; grid-template-columns: minmax(0, 1fr); }
 [class*=-sketched] > * { grid-area: 1 / 1; }
 [class*=-sketched]:has(.js-plotly-plot .main-svg) .sketch, [class*=-sketched] [data-testid=stSkeleton] {
@@ -46,11 +46,11 @@ STYLE = """
 
 _SVG = "<svg xmlns='http://www.w3.org/2000/svg'"
 _ROOM = 1 / 18
-"""What plotly leaves free above and below curves, as a share of their range."""
+"""The margin that plotly leaves above and below curves, as a share of their range."""
 
 
 def draw_sketch(data: Sequence[Spec], layout: Spec, alt: str) -> str:
-    """HTML of lines over days, on one y axis or on two above each other; colours are no `var(...)`."""
+    """HTML of lines over days, on one y axis or on two, one above the other; colours must not be `var(...)`."""
     ends = [np.asarray(trace["x"], "datetime64[D]")[[0, -1]] for trace in data if len(trace["x"])]
     if not ends or np.min(ends) == np.max(ends):
         return draw_empty_sketch(layout)
@@ -68,12 +68,12 @@ def draw_sketch(data: Sequence[Spec], layout: Spec, alt: str) -> str:
 
 
 def draw_empty_sketch(layout: Spec) -> str:
-    """The place of a figure."""
+    """An empty element of the figure's height."""
     return f"<div class='sketch' {_height(layout)}></div>"
 
 
 def _panel(data: Sequence[Spec], layout: Spec, name: str, first: Any, last: Any) -> str:
-    """The curves of one y axis above each other with its ticks."""
+    """All curves of one y axis, with its ticks."""
     axis = layout[_key(name)]
     shown = [trace for trace in data if trace["visible"] is True]
     values = np.concatenate([_numbers(trace["y"]) for trace in shown]) if shown else np.empty(0)
@@ -98,7 +98,7 @@ def _panel(data: Sequence[Spec], layout: Spec, name: str, first: Any, last: Any)
 
 
 def _paths(traces: Sequence[Spec], first: Any, digits: int) -> Iterator[str]:
-    """Bands and lines; a band is filled down to the edge that came before it."""
+    """Bands and lines; a band is filled down to the curve before it."""
     edge: list[str] = []
     for trace in traces:
         step = step_of(len(trace["x"]))
@@ -119,7 +119,7 @@ def _paths(traces: Sequence[Spec], first: Any, digits: int) -> Iterator[str]:
 
 
 def _legend(data: Sequence[Spec]) -> str:
-    """Names as plotly lists them: in columns, paler where a curve waits to be asked for."""
+    """Names as plotly lists them: in columns, and paler for curves that are hidden at first."""
     listed = [trace for trace in data if trace["showlegend"]]
     items = []
     for trace in listed:
@@ -148,7 +148,7 @@ def _key(axis: str) -> str:
 
 
 def _share(axis: Spec) -> float:
-    """Of the height that an axis has."""
+    """The share of the height that an axis has."""
     below, above = axis.get("domain", (0.0, 1.0))
     return float(above - below)
 
@@ -158,7 +158,7 @@ def _numbers(values: Sequence[float | None]) -> Any:
 
 
 def _ticks(low: float, high: float, most: float) -> list[float]:
-    """Round numbers between two, at steps of 1, 2 or 5.
+    """Round numbers between `low` and `high`, at steps of 1, 2 or 5 times a power of ten.
 
     >>> _ticks(0.93, 1.21, 6)
     [0.95, 1.0, 1.05, 1.1, 1.15, 1.2]
@@ -170,7 +170,7 @@ def _ticks(low: float, high: float, most: float) -> list[float]:
 
 
 def _label(value: float, written: str) -> str:
-    """As plotly writes it with one of the formats `.2~f` and `.2~%`.
+    """A value as plotly writes it with the format `.2~f` or `.2~%`.
 
     >>> _label(-0.05, ".2~%"), _label(1.2, ".2~f")
     ('−5%', '1.2')
@@ -181,7 +181,7 @@ def _label(value: float, written: str) -> str:
 
 
 def _day_ticks(first: date, last: date) -> str:
-    """About ten of them: years, months or weeks."""
+    """About ten ticks: years, months or weeks."""
     span = (last - first).days
     rough = span / 10 / 30.44
     if rough > 0.5:

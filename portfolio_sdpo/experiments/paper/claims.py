@@ -1,8 +1,8 @@
-"""What the paper claims of its experiments, in our words and as data, and what it ran to find it.
+"""The claims that the paper makes about its experiments, in our words and as data, and the experiments behind them.
 
-A claim is made of parts, each of which runs can bear out or contradict; `verdicts` has the rules. Labels may be
-patterns: `pd-*var` is the paper's primal–dual rival, PD-CVaR or PD-VAR, `sdpo-*` every SDPO. Figures are those of
-`evidence`, where more is better.
+A claim consists of parts, each of which runs can support or contradict; `verdicts` has the rules. Labels may be
+patterns: `pd-*var` matches the paper's primal–dual rival, PD-CVaR or PD-VAR, and `sdpo-*` every SDPO agent. Figures
+are those of `statistics.evidence`, where more is better.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED
 
 @dataclass(frozen=True)
 class Beats:
-    """A run of the first has the higher figure more often than not."""
+    """In most comparisons of runs, the first algorithm has the higher figure."""
 
     better: str
     worse: str
@@ -23,7 +23,7 @@ class Beats:
 
 @dataclass(frozen=True)
 class Keeps:
-    """The bound is kept while learning, but for a small share of iterations."""
+    """The bound is kept during training, except in a small share of iterations."""
 
     label: str
     constraint: int = 0
@@ -31,7 +31,7 @@ class Keeps:
 
 @dataclass(frozen=True)
 class Breaks:
-    """It is not."""
+    """The bound is not kept during training."""
 
     label: str
     constraint: int = 0
@@ -39,7 +39,7 @@ class Breaks:
 
 @dataclass(frozen=True)
 class Above:
-    """A figure lies above a level, or at it where that counts too."""
+    """A figure lies above a level, or exactly at it if `or_at` is set."""
 
     label: str
     figure: str
@@ -52,34 +52,34 @@ Part = Beats | Keeps | Breaks | Above
 
 @dataclass(frozen=True)
 class Claim:
-    """One of the paper's, with where it stands there."""
+    """A claim of the paper, and the section that makes it."""
 
     key: str
     section: str
     text: str
     parts: tuple[Part, ...]
     any_of: bool = False
-    """whether one part is enough"""
+    """whether it is enough that one part holds"""
     tasks: int = 1
-    """that it is about; on fewer it cannot be judged"""
+    """number of tasks that the claim is about; with fewer it cannot be judged"""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One of the paper's four, what it ran for it, and what it found."""
+    """One of the paper's four questions, with the experiment that it made to answer it, and its claims."""
 
     key: str
     title: str
     asks: str
     section: str
     size: dict[str, str]
-    """of the paper's own runs, as far as its text says; the keys are those of `studies.Study.size`"""
+    """size of the paper's own runs, as far as its text states it; the keys are those of `Study.size`"""
     claims: tuple[Claim, ...]
 
 
 _A, _B, _C, _D = (f"section 6, question ({letter})" for letter in "ABCD")
 _PD = "pd-*var"
-_NOT_SAID = "not said in the text"
+_NOT_STATED = "not stated in the paper"
 
 QUESTION_A = Question(
     key="A",
@@ -90,13 +90,13 @@ QUESTION_A = Question(
         "runs of each algorithm": "10, five on each of two CMDPs",
         "problem": "1000 states, 10 actions, 100 steps",
         "batch": "1,000 steps",
-        "length": _NOT_SAID,
+        "length": _NOT_STATED,
     },
     claims=(
         Claim(
             "A1",
             f"{_A}, figures 2 and 3",
-            "Without a constraint PPO reaches the highest return.",
+            "PPO, which has no constraint, reaches the highest return.",
             (Beats("ppo", "sdpo"), Beats("ppo", _PD)),
         ),
         Claim(
@@ -108,7 +108,7 @@ QUESTION_A = Question(
         Claim(
             "A3",
             f"{_A}, figures 2 and 3",
-            "SDPO and its primal–dual rival both end at a policy within the bound.",
+            "SDPO and its primal–dual rival both end with a policy within the bound.",
             (Above("sdpo", "slack_0", or_at=True), Above(_PD, "slack_0", or_at=True)),
         ),
         Claim(
@@ -120,13 +120,13 @@ QUESTION_A = Question(
         Claim(
             "A5",
             "sections 1 and 2, table 1",
-            "SDPO keeps to the bound while it learns, which primal–dual methods do not promise.",
+            "SDPO stays within the bound during training, which primal–dual methods do not guarantee.",
             (Keeps("sdpo"),),
         ),
         Claim(
             "A6",
             f"{_A}, figure 3",
-            "In safety SDPO is superior to its primal–dual rival.",
+            "SDPO is safer than its primal–dual rival.",
             (Beats("sdpo", _PD, "inside_0"),),
         ),
         Claim(
@@ -148,7 +148,7 @@ QUESTION_B = Question(
         "runs of each algorithm": "10 on each task",
         "problem": "18 tasks: Point, Car and Doggo; Goal, Button and Push; levels 1 and 2",
         "batch": "30,000 steps",
-        "length": _NOT_SAID,
+        "length": _NOT_STATED,
     },
     claims=(
         Claim(
@@ -157,18 +157,18 @@ QUESTION_B = Question(
             "SDPO, IPO and PCPO explore safely.",
             (Keeps("sdpo"), Keeps("ipo"), Keeps("pcpo")),
         ),
-        Claim("B2", f"{_B}, figure 4; appendix B", "CPO does not keep the constraint well.", (Breaks("cpo"),)),
-        Claim("B3", f"{_B}, figure 4", "PPO, which knows no bound, breaks it.", (Breaks("ppo"),)),
+        Claim("B2", f"{_B}, figure 4; appendix B", "CPO does not satisfy the constraint well.", (Breaks("cpo"),)),
+        Claim("B3", f"{_B}, figure 4", "PPO, which ignores the bound, violates it.", (Breaks("ppo"),)),
         Claim(
             "B4",
             f"{_B}, figure 4",
-            "Of the three that explore safely, SDPO and IPO earn the most.",
+            "Of the three that explore safely, SDPO and IPO reach the highest returns.",
             (Beats("sdpo", "pcpo"), Beats("ipo", "pcpo")),
         ),
         Claim(
             "B5",
             f"{_B}, figure 4; appendix B",
-            "SDPO is ahead of IPO in return or in speed: the distributional critics contribute.",
+            "SDPO is better than IPO in return or in speed, so the distributional critics contribute.",
             (Beats("sdpo", "ipo"), Beats("sdpo", "ipo", SPEED)),
             any_of=True,
         ),
@@ -190,21 +190,21 @@ QUESTION_B = Question(
 QUESTION_C = Question(
     key="C",
     title="Safety Gym under two bounds",
-    asks="How does SDPO do under two constraints at once, on contact with vases and on the probability of a hazard?",
+    asks="How does SDPO perform under two constraints, on contact with vases and on the probability of a hazard?",
     section=f"{_C}, figure 5; appendix A.3",
     size={
         "runs of each algorithm": "5",
         "problem": "PointGoal2, hazards end the episode",
         "batch": "30,000 steps",
-        "length": _NOT_SAID,
+        "length": _NOT_STATED,
     },
     claims=(
         Claim("C1", f"{_C}, figure 5", "PPO reaches far more goals.", (Beats("ppo", "sdpo"), Beats("ppo", "ipo"))),
-        Claim("C2", f"{_C}, figure 5", "PPO breaks both bounds.", (Breaks("ppo", 0), Breaks("ppo", 1))),
+        Claim("C2", f"{_C}, figure 5", "PPO violates both bounds.", (Breaks("ppo", 0), Breaks("ppo", 1))),
         Claim(
             "C3",
             f"{_C}, figure 5",
-            "SDPO and IPO stay out of hazards while they learn.",
+            "SDPO and IPO avoid hazards during training.",
             (Keeps("sdpo", 1), Keeps("ipo", 1)),
         ),
         Claim("C4", f"{_C}", "SDPO satisfies both constraints at once.", (Keeps("sdpo", 0), Keeps("sdpo", 1))),
@@ -220,19 +220,19 @@ QUESTION_C = Question(
 QUESTION_D = Question(
     key="D",
     title="Nine stocks through 2019",
-    asks="How does SDPO do on a real domain, and what does a stricter constraint cost?",
+    asks="How does SDPO perform in a real domain, and what does a stricter constraint cost?",
     section=f"{_D}, figure 6; appendix A.2",
     size={
         "runs of each algorithm": "10",
         "problem": "nine stocks and cash, the year 2019, the last 15 sessions replayed",
         "batch": "1,280 steps",
-        "length": _NOT_SAID,
+        "length": _NOT_STATED,
     },
     claims=(
         Claim(
             "D1",
             f"{_D}, figure 6",
-            "All agents make profits.",
+            "All agents make a profit.",
             (Above("ppo", SCORE, 1.0), Above("sdpo-*", SCORE, 1.0)),
         ),
         Claim(
@@ -241,29 +241,29 @@ QUESTION_D = Question(
             "The tighter the constraint (the smaller α), the smaller the profit.",
             (Beats("sdpo-0.1", "sdpo-0.05"), Beats("sdpo-0.05", "sdpo-0.01")),
         ),
-        Claim("D3", f"{_D}, figure 6", "All SDPO agents end above PPO.", (Beats("sdpo-*", "ppo"),)),
+        Claim("D3", f"{_D}, figure 6", "All SDPO agents end with more wealth than PPO.", (Beats("sdpo-*", "ppo"),)),
         Claim(
             "D4",
             f"{_D}, figure 6",
-            "SDPO with α = 0.1 ends best of all.",
+            "SDPO with α = 0.1 ends with the most wealth.",
             (Beats("sdpo-0.1", "ppo"), Beats("sdpo-0.1", "sdpo-0.05"), Beats("sdpo-0.1", "sdpo-0.01")),
         ),
         Claim(
             "D5",
             f"{_D}, figure 6",
-            "All SDPO agents keep the constraint in training, and PPO does not.",
+            "All SDPO agents satisfy the constraint in training, and PPO does not.",
             (Keeps("sdpo-*"), Breaks("ppo")),
         ),
         Claim(
             "D6",
             f"{_D}; section 6: the bound is 0 to avoid any loss",
-            "What SDPO holds keeps the bound in the year's own returns.",
+            "The portfolios of SDPO satisfy the bound in the realised returns of the year.",
             (Above("sdpo-*", "realised", or_at=True),),
         ),
         Claim(
             "D7",
             f"{_D}, figure 6",
-            "PPO suffers from fluctuation and loss: its wealth falls deeper.",
+            "PPO suffers from fluctuations and losses: its drawdown is deeper.",
             (Beats("sdpo-*", "ppo", "drawdown"),),
         ),
     ),
