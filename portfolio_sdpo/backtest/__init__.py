@@ -17,17 +17,17 @@ Its parts, one by one:
 >>> days = pd.to_datetime(["2019-01-02", "2019-01-03", "2019-01-04"])
 >>> market = Market.from_prices(pd.DataFrame({"AAPL": [100.0, 110.0, 99.0], "MSFT": [50.0, 50.0, 55.0]}, index=days))
 >>> track = simulate(market, make_strategy("equal-weight", every=1))
->>> track.wealth.round(4).tolist()
+>>> track.wealth.round(4).tolist()  # decided at the first close, traded at the second
+[1.0, 1.0, 1.0]
+>>> simulate(market, make_strategy("equal-weight", every=1), execution="same-close").wealth.round(4).tolist()
 [1.0, 1.05, 1.05]
->>> summarise(track, alpha=0.5, horizon=1).max_drawdown
-0.0
 """
 
 import sys
 
 from portfolio_sdpo import CallableRoom
 from portfolio_sdpo.backtest.coverage import Promise, acerbi_szekely, check_promise, kupiec
-from portfolio_sdpo.backtest.simulate import Strategy, Track, simulate
+from portfolio_sdpo.backtest.simulate import Account, DailyStrategy, Strategy, Track, simulate
 from portfolio_sdpo.backtest.statistics import Bootstrap, Statistics, summarise
 from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
 from portfolio_sdpo.portfolio.filtered_shield import Caution
@@ -35,9 +35,11 @@ from portfolio_sdpo.portfolio.shield import CvarLimit, Shielded, shield
 
 __all__ = [
     "STRATEGIES",
+    "Account",
     "Bootstrap",
     "Caution",
     "CvarLimit",
+    "DailyStrategy",
     "Promise",
     "Shielded",
     "Statistics",

@@ -189,7 +189,11 @@ def make_metrics(runs: Sequence[StrategyRun], limit: CvarLimit, bootstrap: Boots
                     if run.kind != "benchmark"
                 },
                 "final_weights": named_weights(track.assets, track.held[-1]),
-                "next": {"as_of": str(track.dates[-1]), "weights": named_weights(track.assets, track.next_weights)},
+                "next": {
+                    "as_of": str(track.dates[-1]),
+                    "execution": track.execution,
+                    "weights": named_weights(track.assets, track.next_weights),
+                },
                 "notes": list(track.notes),
             }
         )
@@ -243,7 +247,11 @@ def read_record(folder: Path) -> Record:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.json`: settings, resolved strategies, data, package version."""
-    return FOLDERS.read_json(folder, CONFIG)
+    config: dict[str, Any] = FOLDERS.read_json(folder, CONFIG)
+    if isinstance(config.get("settings"), dict):
+        # Before there was a choice.
+        config["settings"].setdefault("execution", "same-close")
+    return config
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -300,7 +308,10 @@ def make_weights_table(runs: Sequence[StrategyRun]) -> pd.DataFrame:
 
 
 def make_trades_table(runs: Sequence[StrategyRun], fee: float) -> pd.DataFrame:
-    """Every stock bought or sold: weight before and after, amount (a sale is negative) and fee in units of wealth."""
+    """Every stock bought or sold: the day of the decision, weight before and after, amount (a sale is negative), fee.
+
+    `date` is the day of the trade; amount and fee are in units of wealth.
+    """
     frames = []
     for run in runs:
         track = run.track
@@ -311,6 +322,7 @@ def make_trades_table(runs: Sequence[StrategyRun], fee: float) -> pd.DataFrame:
         days, stocks = np.nonzero(np.abs(amounts) > 1e-12 * wealth[:, None])
         amount = amounts[days, stocks]
         columns = {
+            "decided": pd.DatetimeIndex([track.decided_on[date] for date in track.dates[days]]).as_unit(DATE_UNIT),
             "ticker": np.array(track.assets[1:], dtype=object)[stocks],
             "weight_before": track.held[days, stocks + 1],
             "weight_after": track.weights[days, stocks + 1],

@@ -33,6 +33,7 @@ from portfolio_sdpo.common.files import make_id
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.common.progress import Meter, Tell, follow_meters
 from portfolio_sdpo.errors import Interruption, SettingsError
+from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Cash, Market, load_market, parse_cash, select_days
 from portfolio_sdpo.portfolio.shield import CvarLimit
@@ -74,6 +75,8 @@ class BacktestSettings(Settings):
     """Fee on what is traded, in hundredths of a percent."""
     cash: Cash = "zero"
     """What cash earns: nothing, the bundled 13-week Treasury bill, or a yearly rate (0.02 = 2 %)."""
+    execution: Execution = "next-close"
+    """When a decision made at a close is traded: at the next close, or at the same, as the paper assumes."""
     limits: Limits = Limits()
     limit: CvarLimit = CvarLimit()
     """The promise that every track is compared with; the shield and `maximum-return` keep to it."""
@@ -279,6 +282,7 @@ def _run_id(
         "prices": data["sha256"],
         "cash": data.get("cash_sha256", settings.cash),
         "fee_bps": settings.fee_bps,
+        "execution": settings.execution,
         "limits": settings.limits.model_dump(mode="json"),
     }
     return make_run_id(cast("Agent", strategy), surroundings)
@@ -330,7 +334,13 @@ def _simulate_entry(
     """The strategy's own run and, if it passes the shield, the run of the same decisions through it."""
     from portfolio_sdpo.backtest.record import StrategyRun
 
-    common: dict[str, Any] = {"start": days[0], "end": days[1], "fee": settings.fee, "limits": settings.limits}
+    common: dict[str, Any] = {
+        "start": days[0],
+        "end": days[1],
+        "fee": settings.fee,
+        "limits": settings.limits,
+        "execution": settings.execution,
+    }
     first, last = market.span(*days)
     # One more at the last close.
     decisions = -(-(last - first) // entry.strategy.every) + 1
@@ -339,7 +349,8 @@ def _simulate_entry(
     runs = [StrategyRun(track, entry.kind, entry.seed, trace=trace)]
     if entry.shield:
         replay = DecisionReplay(track.name, track.decisions, entry.strategy.every)
-        shielded = ShieldedStrategy(replay, settings.limit, lookback=settings.shield_lookback)
+        how: dict[str, Any] = {"lookback": settings.shield_lookback, "execution": settings.execution}
+        shielded = ShieldedStrategy(replay, settings.limit, **how)
         track = simulate(market, shielded, **common)
         kind: TrackKind = "benchmark" if entry.kind == "benchmark" else "shielded"
         runs.append(StrategyRun(track, kind, entry.seed, shield=_rows_of_track(track, shielded.days)))

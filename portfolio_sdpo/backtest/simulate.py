@@ -1,9 +1,13 @@
 """The simulation that every strategy goes through, so that all share dates, prices, cash, fees and limits.
 
-At close t a strategy sees `market.until(t)` and nothing later, its weights are traded at that close from the drifted
-weights, and wealth grows from t to t+1 by the gross returns of t+1. Trading at the close just seen is the convention of
-the field, and an optimistic one: nobody gets exactly that price. At the last close the strategy is asked once more what
-to hold from then on, whether a decision is due or not; the track does not show what comes of it.
+At close t a strategy sees `market.until(t)` and nothing later. When its weights are traded is the execution:
+
+    next-close  at close t+1, from the weights that have drifted until then (the default: what can be had)
+    same-close  at close t itself (the paper's; optimistic, since nobody gets the price that he has just seen)
+
+Listings, limits and the fee are those of the trade. Wealth then grows by the gross returns of the sessions after it. At
+the last close the strategy is asked once more what to hold, whether a decision is due or not; the track does not show
+what comes of it.
 
 A learning agent is simulated once, since that means training. Its decisions are then replayed through the shield, so
 that the two tracks differ by the shield and by nothing else.
@@ -14,14 +18,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import BacktestError, HistoryError, SettingsError, WeightsError
-from portfolio_sdpo.portfolio.accounting import check_fee, hold, trade, turnover
+from portfolio_sdpo.portfolio.accounting import Execution, check_execution, check_fee, hold, trade, turnover
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.filtered_shield import DEFAULT_CAUTION, Caution, shield_by_scenarios
 from portfolio_sdpo.portfolio.limits import Limits, check_weights
@@ -42,13 +46,41 @@ class Strategy(Protocol):
         ...
 
     def decide(self, history: Market, held: Array) -> Array:
-        """Weights [A] to hold from the last session of `history` on; `held` [A] is what drifted there."""
+        """Weights [A] to trade for, after the last session of `history`; `held` [A] itself where nothing is to change.
+
+        `held` is what is held at that close: before this decision's trade and after those of earlier ones.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """What a strategy's own account has been through up to a close: S sessions since the start."""
+
+    held: Array
+    """[A] weights at the close, drifted; with the next close's execution after the trade of the decision before."""
+    weights: Array
+    """[S, A] weights that each session began with, after the trade and its fee."""
+    returns: Array
+    """[S] simple returns of the sessions, net of the fee of the trade that each began with."""
+
+
+@runtime_checkable
+class DailyStrategy(Strategy, Protocol):
+    """A strategy that is asked at every close, whatever its rhythm, and is told about its own account."""
+
+    def review(self, history: Market, account: Account) -> Array:
+        """Weights [A] to trade for, or `account.held` itself where nothing is to change."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """What a strategy did: D sessions of growth, the A assets of the market with cash first."""
+    """What a strategy did: D sessions of growth, the A assets of the market with cash first.
+
+    It starts in cash, and at the next close's execution the first session is all cash: its decision is traded at the
+    end of it.
+    """
 
     name: str
     assets: tuple[str, ...]
@@ -68,11 +100,14 @@ class Track:
     cash_returns: Array
     """[D] what cash earned in the same sessions."""
     next_weights: Array
-    """[A] to be held from the last date on."""
+    """[A] what was decided at the last date and is to be traded: then, or at the next close."""
     notes: tuple[str, ...] = ()
     """Sentences about decisions that did not go as planned, each with its date."""
     decisions: Mapping[np.datetime64, Array] = field(default_factory=dict)
     """What the strategy asked for [A], before the limits, by the day of the decision; the last close's included."""
+    execution: Execution = "next-close"
+    decided_on: Mapping[np.datetime64, np.datetime64] = field(default_factory=dict)
+    """The day of the decision, by the day on which it was traded."""
 
     @property
     def returns(self) -> Array:
@@ -89,16 +124,18 @@ def simulate(
     fee: float = 0.0,
     limits: Limits | None = None,
     every: int | None = None,
+    execution: Execution = "next-close",
     wealth: float = 1.0,
     on_decision: Callable[[int], None] | None = None,
 ) -> Track:
     """Simulate a strategy from the first session on or after `start` to the last on or before `end`, starting in cash.
 
     `fee` is a share of what is traded (0.001 = 10 bps). `every` is the number of sessions from one decision to the
-    next; None takes the strategy's own. Between decisions weights drift and nothing is traded. `on_decision` is called
-    after every decision with the number of them so far.
+    next; None takes the strategy's own, and a `DailyStrategy` keeps its own. Between decisions weights drift and
+    nothing is traded. `on_decision` is called after every decision with the number of them so far.
     """
     fee = check_fee(fee)
+    late = check_execution(execution) == "next-close"
     every = strategy.every if every is None else every
     if every < 1:
         raise SettingsError(f"every: must be at least one session (got {every}).")
@@ -114,7 +151,7 @@ def simulate(
         raise HistoryError(
             f"no stock has a price between {market.dates[first]} and {market.dates[last]}: choose other days."
         )
-    limits = limits or Limits()
+    limits, daily = limits or Limits(), isinstance(strategy, DailyStrategy)
 
     held = np.zeros((days + 1, len(market.assets)))
     held[0, 0] = 1.0
@@ -122,27 +159,42 @@ def simulate(
     kept, traded, growth = np.ones(days), np.zeros(days), np.empty(days)
     notes: list[str] = []
     decisions: dict[np.datetime64, Array] = {}
+    decided_on: dict[np.datetime64, np.datetime64] = {}
 
-    def decide(t: int, drifted: Array) -> Array:
-        target = _ask(strategy, market.until(t), drifted, notes, decisions)
+    def ask(day: int, now: Array) -> _Order | None:
+        """What the strategy wants at that close, where it holds `now` [A]; None between decisions."""
+        if day % every and day < days and not daily:
+            return None
+        account = Account(now, _read_only(weights[:day]), kept[:day] * growth[:day] - 1.0)
+        order = _ask(strategy, market.until(first + day), account, notes, decisions)
         if on_decision is not None:
             on_decision(len(decisions))
-        return target
+        return order
 
+    def allow(order: _Order | None, now: Array, day: int) -> Array:
+        """[A] what an order comes to at that close, where `now` [A] is held."""
+        if order is None:
+            return now
+        target = check_weights(now, now.shape) if order.target is None else order.target
+        return limits.apply(target, now, market.listed[first + day], fee)
+
+    order = None
     for day in range(days):
         t = first + day
-        weights[day] = held[day]
-        if day % every == 0:
-            wanted = decide(t, held[day])
-            weights[day] = limits.apply(wanted, held[day], market.listed[t], fee)
+        if not late:
+            order = ask(day, held[day])
+        weights[day] = allow(order, held[day], day)
+        if order is not None:
             kept[day] = trade(held[day], weights[day], fee)
             traded[day] = turnover(held[day], weights[day], kept[day])
+            decided_on[market.dates[t]] = order.day
+        if late:
+            order = ask(day, weights[day])
         growth[day], held[day + 1] = hold(weights[day], market.gross_returns[t + 1], market.listed[t + 1])
 
-    following = held[days]
+    following = allow(order, held[days], days) if late else held[days]
     if market.listed[last, 1:].any():
-        wanted = decide(last, held[days])
-        following = limits.apply(wanted, held[days], market.listed[last], fee)
+        following = allow(ask(days, following), following, days)
 
     path = wealth * np.concatenate([[1.0], np.cumprod(kept * growth)])
     return Track(
@@ -158,25 +210,52 @@ def simulate(
         next_weights=following,
         notes=tuple(notes),
         decisions=decisions,
+        execution=execution,
+        decided_on=decided_on,
     )
 
 
+class _Order(NamedTuple):
+    """What is to be traded."""
+
+    day: np.datetime64
+    """Of the decision."""
+    target: Array | None
+    """[A]; None for what is held at the trade, as far as the limits allow it."""
+
+
 def _ask(
-    strategy: Strategy, history: Market, held: Array, notes: list[str], decisions: dict[np.datetime64, Array]
-) -> Array:
-    """The strategy's weights, checked and added to `decisions`; its warnings are added to `notes` with the date."""
+    strategy: Strategy,
+    history: Market,
+    account: Account,
+    notes: list[str],
+    decisions: dict[np.datetime64, Array],
+) -> _Order:
+    """The strategy's order, checked and added to `decisions`; its warnings are added to `notes` with the date."""
+    today, held = history.dates[-1], account.held
+    # A copy: a strategy that writes into it must not rewrite the track.
+    given = replace(account, held=held.copy())
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            # A copy: a strategy that writes into it must not rewrite the track.
-            decision = strategy.decide(history, held.copy())
-        notes.extend(f"{history.dates[-1]}: {warning.message}" for warning in caught)
+            if isinstance(strategy, DailyStrategy):
+                decision = strategy.review(history, given)
+            else:
+                decision = strategy.decide(history, given.held)
+        notes.extend(f"{today}: {warning.message}" for warning in caught)
         target = check_weights(decision, held.shape)
     except WeightsError as error:
-        raise WeightsError(f"{strategy.name} on {history.dates[-1]}: {error}") from None
+        raise WeightsError(f"{strategy.name} on {today}: {error}") from None
     # As it was given: checking it a second time, in a replay, must round it no further.
-    decisions[history.dates[-1]] = np.array(decision, dtype=np.float64)
-    return target
+    decisions[today] = np.array(decision, dtype=np.float64)
+    unchanged = decision is given.held and np.array_equal(decision, held)
+    return _Order(today, None if unchanged else target)
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.setflags(write=False)
+    return view
 
 
 class DecisionReplay:
@@ -217,6 +296,7 @@ class ShieldedStrategy:
         lookback: int = 504,
         every: int = 1,
         caution: Caution | None = DEFAULT_CAUTION,
+        execution: Execution = "next-close",
     ) -> None:
         if every < 1:
             raise SettingsError(f"every: the shield looks every session or less often (got {every}).")
@@ -224,6 +304,7 @@ class ShieldedStrategy:
         self.limit = limit
         self.lookback = lookback
         self.caution = caution
+        self.execution = check_execution(execution)
         self.look = min(every, inner.every)
         self.every = math.gcd(self.look, inner.every)
         """Sessions from one call to the next, so that neither a look nor a decision is missed."""
@@ -254,7 +335,9 @@ class ShieldedStrategy:
                 "meets": result.meets,
             }
         )
-        return result.weights
+        # At the same close weights that do not change are no trade; at the next close they have drifted by then.
+        unchanged = wanted is held and result.kappa == 1.0 and not result.removed
+        return held if unchanged and self.execution == "next-close" else result.weights
 
     def _due(self, history: Market) -> bool:
         """Whether the inner strategy is to decide now: its sessions have passed, or a replay has one."""

@@ -10,18 +10,22 @@ stocks for all of $1,000 at 1 % leaves $990.10 invested: 990.10 · 1.01 = 1,000.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+
+Execution = Literal["next-close", "same-close"]
+"""When a decision made at close t is traded: at close t+1 from what has drifted until then, or at close t itself, which
+nobody gets: the price is known only once it is too late to trade at it."""
 
 RUIN = 1e-6
 """The least growth of a session that training reckons with, so that its logarithm stays finite."""
@@ -32,6 +36,17 @@ def check_fee(fee: float, field: str = "fee", one: float = 1.0) -> float:
     if not 0.0 <= fee < one:
         raise SettingsError(f"{field}: must be at least 0 and below {one:g}, which is 100 % (got {fee}).")
     return float(fee) / one
+
+
+def check_execution(execution: str) -> Execution:
+    """The execution, if it is one."""
+    known: tuple[Execution, ...] = get_args(Execution)
+    for each in known:
+        if each == execution:
+            return each
+    raise SettingsError(
+        f"execution: there is no {execution!r}{did_you_mean(str(execution), known)}; give {' or '.join(known)}."
+    )
 
 
 def trade(held: Array, target: Array, fee: float) -> Array:

@@ -36,7 +36,7 @@ def walks(prices):
 @pytest.fixture
 def record(walks):
     metrics = [{"strategy": walk.track.name, "seed": walk.seed, "sharpe": None} for walk in walks]
-    return make_record({"id": "x", "settings": {"α": 0.1}}, metrics, walks, FEE)
+    return make_record({"id": "x", "settings": {"α": 0.1, "execution": "next-close"}}, metrics, walks, FEE)
 
 
 def test_round_trip(record, tmp_path):

@@ -1,4 +1,6 @@
-"""The shield in a walk: it looks every session, asks the strategy when that is due, and only sells in between."""
+"""The shield in a simulation: it looks every session, asks the strategy when that is due, and only sells in between."""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,8 +16,11 @@ TIGHT = CvarLimit(bound=-0.01, horizon=5)
 WIDE = CvarLimit(bound=-0.9, horizon=5)
 
 
-def walk(market, strategy, **options):
-    return simulate(market, strategy, start=market.dates[40], **options)
+def walk(market, strategy, execution="same-close", **options):
+    return simulate(market, strategy, start=market.dates[40], execution=execution, **options)
+
+
+AtSameClose = partial(ShieldedStrategy, execution="same-close")
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +29,7 @@ def market(prices):
 
 
 def test_between_decisions_it_only_sells(market):
-    shielded = ShieldedStrategy(EqualWeight(every=5), TIGHT)
+    shielded = AtSameClose(EqualWeight(every=5), TIGHT)
     track = walk(market, shielded)
     assert shielded.every == 1 and shielded.name == "equal-weight + shield"
     days = shielded.days[: len(track.weights)]
@@ -37,15 +42,13 @@ def test_between_decisions_it_only_sells(market):
 
 
 def test_with_nothing_to_do_it_trades_nothing(market):
-    bare, shielded = (
-        walk(market, each) for each in (EqualWeight(every=5), ShieldedStrategy(EqualWeight(every=5), WIDE))
-    )
+    bare, shielded = (walk(market, each) for each in (EqualWeight(every=5), AtSameClose(EqualWeight(every=5), WIDE)))
     np.testing.assert_allclose(bare.turnover, shielded.turnover, atol=1e-15)
     np.testing.assert_allclose(bare.wealth, shielded.wealth, rtol=1e-12)
 
 
 def test_it_may_look_only_when_the_strategy_decides(market):
-    shielded = ShieldedStrategy(EqualWeight(every=5), TIGHT, every=8)
+    shielded = AtSameClose(EqualWeight(every=5), TIGHT, every=8)
     assert shielded.every == 5
     track = walk(market, shielded)
     assert all(day["decided"] for day in shielded.days[:-1])
@@ -54,7 +57,7 @@ def test_it_may_look_only_when_the_strategy_decides(market):
 
 def test_looks_and_decisions_keep_their_own_time(market):
     track = walk(market, EqualWeight(every=5))
-    shielded = ShieldedStrategy(DecisionReplay(track.name, track.decisions, every=5), TIGHT, every=2)
+    shielded = AtSameClose(DecisionReplay(track.name, track.decisions, every=5), TIGHT, every=2)
     track = walk(market, shielded)
     looked = {day["date"]: day["decided"] for day in shielded.days}
     numbers = [number for number, date in enumerate(track.dates[:-1]) if date in looked]
@@ -71,7 +74,7 @@ def test_looking_every_session_keeps_the_limit_that_weekly_looks_break(prices):
     market = Market.from_prices(frame.mul(fall, axis=0))
     limit = CvarLimit(bound=-0.05, horizon=5)
     lost = {
-        every: walk(market, ShieldedStrategy(EqualWeight(every=21), limit, every=every, caution=Caution())).wealth
+        every: walk(market, AtSameClose(EqualWeight(every=21), limit, every=every, caution=Caution())).wealth
         for every in (1, 21)
     }
     assert lost[1][-1] > lost[21][-1] + 0.05
@@ -79,8 +82,8 @@ def test_looking_every_session_keeps_the_limit_that_weekly_looks_break(prices):
 
 def test_decisions_made_before_are_shown_to_the_shield(market):
     track = walk(market, EqualWeight(every=5))
-    replayed = ShieldedStrategy(DecisionReplay(track.name, track.decisions, every=5), TIGHT)
-    again, direct = walk(market, replayed), walk(market, ShieldedStrategy(EqualWeight(every=5), TIGHT))
+    replayed = AtSameClose(DecisionReplay(track.name, track.decisions, every=5), TIGHT)
+    again, direct = walk(market, replayed), walk(market, AtSameClose(EqualWeight(every=5), TIGHT))
     np.testing.assert_allclose(again.wealth, direct.wealth)
     assert len(track.wealth) == len(again.wealth)
     # What was decided out of turn, at the last close, is shielded as well.
@@ -89,8 +92,9 @@ def test_decisions_made_before_are_shown_to_the_shield(market):
     with pytest.raises(BacktestError, match="made no decision"):
         simulate(
             market,
-            ShieldedStrategy(DecisionReplay(track.name, track.decisions, every=5), TIGHT),
+            AtSameClose(DecisionReplay(track.name, track.decisions, every=5), TIGHT),
             start=market.dates[41],
+            execution="same-close",
         )
 
 
@@ -101,7 +105,7 @@ def test_the_future_changes_nothing(prices):
     rows = []
     for each in (frame, changed):
         market = Market.from_prices(each)
-        shielded = ShieldedStrategy(EqualWeight(every=5), TIGHT)
+        shielded = AtSameClose(EqualWeight(every=5), TIGHT)
         track = walk(market, shielded)
         rows.append((track.weights[:41], [day for day in shielded.days if day["date"] <= market.dates[80]]))
     np.testing.assert_array_equal(rows[0][0], rows[1][0])
@@ -109,12 +113,12 @@ def test_the_future_changes_nothing(prices):
 
 
 def test_a_second_walk_starts_anew(market):
-    shielded = ShieldedStrategy(EqualWeight(every=5), TIGHT)
+    shielded = AtSameClose(EqualWeight(every=5), TIGHT)
     np.testing.assert_array_equal(walk(market, shielded).wealth, walk(market, shielded).wealth)
 
 
 def test_bad_settings_are_refused():
     with pytest.raises(SettingsError, match="every"):
-        ShieldedStrategy(AllCash(), TIGHT, every=0)
+        AtSameClose(AllCash(), TIGHT, every=0)
     with pytest.raises(SettingsError, match="margin"):
         Caution(margin=0.9)

@@ -41,8 +41,9 @@ def cash_only(assets):
     return np.eye(assets)[0]
 
 
+@pytest.mark.parametrize("execution", ["next-close", "same-close"])
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_the_future_changes_no_weight(prices, name):
+def test_the_future_changes_no_weight(prices, name, execution):
     """Other prices after close t, or none, change nothing that was decided up to t."""
     frame, strategy = prices(70), short(name)
     t = 52  # the day of a decision: the leak of a single close would show
@@ -50,12 +51,17 @@ def test_the_future_changes_no_weight(prices, name):
     other.iloc[t + 1 :] = frame.iloc[t + 1 :].to_numpy()[::-1] * 1.7
     other.iloc[t + 3 :, 0] = np.nan
     start = frame.index[28].date()
-    whole, altered = (simulate(Market.from_prices(table), strategy, start=start, every=4) for table in (frame, other))
-    cut = simulate(Market.from_prices(frame.iloc[: t + 1]), strategy, start=start, every=4)
+    whole, altered, cut = (
+        simulate(Market.from_prices(table), strategy, start=start, every=4, execution=execution)
+        for table in (frame, other, frame.iloc[: t + 1])
+    )
     decided = t - 28 + 1
     np.testing.assert_array_equal(whole.weights[:decided], altered.weights[:decided])
     np.testing.assert_array_equal(whole.weights[: decided - 1], cut.weights)
     np.testing.assert_array_equal(whole.wealth[:decided], cut.wealth)
+    for day, asked in cut.decisions.items():  # that of close t among them
+        np.testing.assert_array_equal(asked, whole.decisions[day])
+        np.testing.assert_array_equal(asked, altered.decisions[day])
     assert name == "cash" or not np.array_equal(whole.wealth, altered.wealth)
 
 
@@ -97,11 +103,13 @@ def test_equal_weight_includes_new_listings(prices):
 
 def test_buy_and_hold_keeps_its_first_shares(prices):
     frame = prices(90)
-    track = simulate(Market.from_prices(frame), make_strategy("buy-and-hold"), end=frame.index[40].date())
     bought = frame[["S0", "S2", "S3"]]
-    expected = (bought / bought.iloc[0]).mean(axis=1).to_numpy()[:41]
-    np.testing.assert_allclose(track.wealth, expected)
-    np.testing.assert_allclose(track.turnover[1:], 0, atol=1e-12)
+    for execution, day in (("same-close", 0), ("next-close", 1)):
+        until = frame.index[40].date()
+        track = simulate(Market.from_prices(frame), make_strategy("buy-and-hold"), end=until, execution=execution)
+        expected = (bought / bought.iloc[day]).mean(axis=1).to_numpy()[day:41]
+        np.testing.assert_allclose(track.wealth[day:], expected)
+        np.testing.assert_allclose(np.delete(track.turnover, day), 0, atol=1e-12)
     assert not track.weights[:, 2].any()
     late = simulate(Market.from_prices(frame), make_strategy("buy-and-hold")).held[-1]
     assert late[0] > 0 and late[2] == late[3] == 0.0  # what the delisting and the suspension paid out stays in cash

@@ -135,10 +135,10 @@ def test_a_frozen_policy_does_not_learn(frame):
 
 def test_a_cap_of_the_policy_holds_in_its_track_alone(frame):
     result = backtest(frame, {"capped": policy(max_weight=0.1), "1/N": "equal-weight"}, **SHORT)
-    traded = result.weights["capped"].iloc[0].drop("CASH")
-    assert (traded <= 0.1 + 1e-12).all() and result.weights["1/N"].iloc[0, 1] == 0.25
+    traded = result.weights["capped"].iloc[1].drop("CASH")  # the day after the first decision
+    assert (traded <= 0.1 + 1e-12).all() and result.weights["1/N"].iloc[1, 1] == 0.25
     all_capped = backtest(frame, {"1/N": "equal-weight"}, max_weight=0.1, **SHORT)
-    assert all_capped.weights["1/N"].iloc[0].tolist() == pytest.approx([0.6, 0.1, 0.1, 0.1, 0.1])
+    assert all_capped.weights["1/N"].iloc[1].tolist() == pytest.approx([0.6, 0.1, 0.1, 0.1, 0.1])
 
 
 @pytest.mark.parametrize(

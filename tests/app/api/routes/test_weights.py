@@ -19,7 +19,7 @@ from ..helpers import problem, save_snapshot
 
 
 def backtest_weights(registry: Registry, model_id: str, day: str) -> dict[str, float]:
-    """What the walk of a backtest that starts on the day holds first, of the whole bundled prices."""
+    """What a backtest that starts on the day buys at the next close, of the whole bundled prices."""
     agent = registry.load_agent(model_id)
     market, _, _ = load_market(None, "zero", None, None)
     common: dict[str, Any] = {"start": day, "end": "2021-07-30", "fee": 0.0005, "limits": Limits()}
@@ -27,7 +27,7 @@ def backtest_weights(registry: Registry, model_id: str, day: str) -> dict[str, f
     replay = DecisionReplay(agent.name, bare.decisions, agent.every)
     track = simulate(market, ShieldedStrategy(replay, agent.settings.limit), **common)
     assert str(track.dates[0]) == day
-    return dict(zip(track.assets, track.weights[0].tolist(), strict=True))
+    return dict(zip(track.assets, track.weights[1].tolist(), strict=True))
 
 
 @pytest.mark.parametrize("day", ["2021-06-30", "2021-07-14"], ids=["as trained", "trained on"])
