@@ -1,6 +1,7 @@
 """A backtest on disk: read as it was written, there as a whole or not at all."""
 
 import resource
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -165,3 +166,16 @@ def test_a_trace_without_dates_is_refused(walks):
     broken = StrategyRun(walks[1].track, "agent", 0, trace=[{"date": "soon", "risk": 1.0}])
     with pytest.raises(BacktestError, match="training trace of buy-and-hold cannot be read"):
         make_record({}, [], [broken], 0.0)
+
+
+def test_a_folder_from_before_there_was_a_choice_traded_at_the_same_close(record, tmp_path):
+    old = replace(record, config={"id": "x", "settings": {}})
+    write_record(old, "", tmp_path / "old")
+    assert read_record(tmp_path / "old").config["settings"] == {"execution": "same-close"}
+
+
+def test_trades_say_when_they_were_decided(record, walks):
+    for walk in walks:
+        trades = split_by_track(record.trades)[walk.track.name, walk.seed]
+        dates = list(pd.DatetimeIndex(walk.track.dates))
+        assert all(dates.index(row.date) == dates.index(row.decided) + 1 for row in trades.itertuples())
