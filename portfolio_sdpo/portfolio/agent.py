@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from portfolio_sdpo.portfolio.market import Array, Market, Mask, all_cash
 from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.portfolio.return_measures import Volatility
 from portfolio_sdpo.portfolio.scenarios import Replay, Resample, ScenarioKind, Scenarios, window_paths
-from portfolio_sdpo.portfolio.shield import CvarLimit
+from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule
 from portfolio_sdpo.rl.algorithms import AlgorithmSettings, resolve_settings, settings_types
@@ -100,6 +100,8 @@ class AgentSettings(Settings):
     learner: AnyLearner = AnalyticSettings(learning_rate=3e-3, anneal=800)
     fee: float = Field(default=0.0, ge=0, lt=1)
     """Share of what is traded that training reckons with."""
+    shield_form: ShieldForm = "calibrated"
+    """The form of the shield that its weights pass when they are served."""
 
     @field_validator("eta")
     @classmethod
@@ -107,6 +109,11 @@ class AgentSettings(Settings):
         if not 0.0 < eta[0] <= eta[1]:
             raise ValueError("must be positive and must not fall")
         return eta
+
+    @classmethod
+    def from_record(cls, fields: Mapping[str, Any]) -> Self:
+        """Settings as they were stored with a model: before there was a choice, the shield was the filtered one."""
+        return cls.model_validate({"shield_form": "filtered", **fields})
 
     def problem(self) -> Problem:
         """Growth under the limit."""

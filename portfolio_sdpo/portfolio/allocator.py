@@ -199,7 +199,7 @@ class SafeAllocator:
         agent = self._load_agent(frozen=not self.retrain)
         weights = agent.decide(market, read_held(held, market.assets))
         if self.shield:
-            weights = shield(weights, market, agent.settings.limit, form="filtered").weights
+            weights = shield(weights, market, agent.settings.limit, form=agent.settings.shield_form).weights
         return _named(market.assets, weights, market.dates[-1])
 
     def strategy(self, name: str) -> Agent:
@@ -377,7 +377,7 @@ def _named(assets: Sequence[str], weights: Array, day: Any) -> pd.Series:
 
 def _parameters_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a policy that `portfolio-sdpo train` wrote."""
-    settings = dict(config["settings"])
+    settings = AgentSettings.from_record(config["settings"]).model_dump(mode="json")
     limit, fee = settings.pop("limit"), settings.pop("fee")
     return {
         "cvar": limit["bound"],

@@ -118,7 +118,7 @@ def agent_from_parts(parts: Mapping[str, bytes], folder: Path) -> Agent:
     """The agent with these files, wherever they are kept; the folder is only named in what is said of damage."""
     config = FOLDERS.parse_json(parts[CONFIG], folder, CONFIG)
     try:
-        agent = Agent(AgentSettings.model_validate(config["settings"]), int(config["seed"]), str(config["label"]))
+        agent = Agent(AgentSettings.from_record(config["settings"]), int(config["seed"]), str(config["label"]))
         assets, as_of, run = config["assets"], np.datetime64(config["as_of"], "D"), config["run"]
     except (KeyError, TypeError, ValueError) as error:
         raise FOLDERS.damaged(folder, CONFIG, error) from None
@@ -136,7 +136,7 @@ def agent_from_parts(parts: Mapping[str, bytes], folder: Path) -> Agent:
 def today(agent: Agent, market: Market, weights: Array) -> dict[str, Any]:
     """Weights before and after the shield, and their CVaR against the limit: as trained for, and on the past."""
     limit = agent.settings.limit
-    checked = shield(weights, market, limit, form="filtered")
+    checked = shield(weights, market, limit, form=agent.settings.shield_form)
     return {
         "weights": named_weights(market.assets, weights),
         "shielded": named_weights(market.assets, checked.weights),
@@ -148,4 +148,5 @@ def today(agent: Agent, market: Market, weights: Array) -> dict[str, Any]:
         "kappa": checked.kappa,
         "removed": list(checked.removed),
         "meets": checked.meets,
+        "findings": list(checked.findings),
     }

@@ -54,7 +54,7 @@ class TrainingPlan:
 
     def explain_difference(self, model: Model) -> str | None:
         """Why a model was trained with another plan; None if it was trained with this one."""
-        if AgentSettings.model_validate(model.settings) != self.settings or model.config["label"] != self.label:
+        if AgentSettings.from_record(model.settings) != self.settings or model.config["label"] != self.label:
             return "its settings differ from the champion's"
         if model.config["seed"] != self.seed:
             return "its seed differs from the champion's"
@@ -108,7 +108,7 @@ def plan_training(settings: RetrainSettings, champion: CurrentChampion, registry
     cash = config["cash"] if settings.cash is None else plan_preset("default", ["none"], cash=settings.cash).cash
     seed = config["seed"] if settings.seed is None else settings.seed
     try:
-        agent_settings = AgentSettings.model_validate(pattern.settings)
+        agent_settings = AgentSettings.from_record(pattern.settings)
     except SettingsError:
         raise SettingsError(
             f"preset: the settings of {pattern.id} were written by another version of portfolio_sdpo; name a preset."

@@ -60,6 +60,7 @@ def render_trained_agent(trained: TrainedAgent) -> RenderableType:
     more = []
     if today["removed"]:
         more.append(f"The shield moved to cash what has too little history: {', '.join(today['removed'])}.")
+    more += today.get("findings", [])
     if not today["meets"]:
         more.append("Not even cash meets the limit.")
     heading = Text(

@@ -274,4 +274,5 @@ def _collect_warnings(decision: Decision, limit: Limit, age: int) -> list[str]:
         )
     if today["removed"]:
         warnings.append(f"The shield moved {', '.join(today['removed'])} to cash: insufficient price history.")
+    warnings += today["findings"]
     return warnings

@@ -73,7 +73,7 @@ def test_it_holds_what_the_agent_holds(frame, algorithm, learner):
     np.testing.assert_array_equal(policy.weights_, expected)
     pd.testing.assert_frame_equal(policy.trace_, pd.DataFrame(agent.trace))
     policy.set_params(shield=True)
-    checked = shield(expected, market, agent.settings.limit, form="filtered")
+    checked = shield(expected, market, agent.settings.limit)
     assert algorithm == "ppo" or checked.kappa < 1.0
     np.testing.assert_array_equal(policy.predict(frame), checked.weights)
 
@@ -96,9 +96,7 @@ def test_at_a_later_close_a_copy_trains_on_as_what_is_served_does(frame, fitted,
     uncapped = SafeAllocator(**COMMON, seed=3).fit(frame.iloc[:140])
     uncapped.save(tmp_path / "policy")
     market = Market.from_prices(frame)
-    served = shield(
-        load_agent(tmp_path / "policy").decide(market, all_cash(5)), market, agent_settings().limit, form="filtered"
-    )
+    served = shield(load_agent(tmp_path / "policy").decide(market, all_cash(5)), market, agent_settings().limit)
     before = dict(uncapped._parts)
     np.testing.assert_array_equal(uncapped.predict(frame), served.weights)
     np.testing.assert_array_equal(uncapped.predict(frame), served.weights)
@@ -107,7 +105,7 @@ def test_at_a_later_close_a_copy_trains_on_as_what_is_served_does(frame, fitted,
     assert not np.array_equal(frozen, served.weights)
     still = load_agent(tmp_path / "policy")
     still.settings = still.settings.model_copy(update={"further": 0})
-    wanted = shield(still.decide(market, all_cash(5)), market, agent_settings().limit, form="filtered").weights
+    wanted = shield(still.decide(market, all_cash(5)), market, agent_settings().limit).weights
     np.testing.assert_array_equal(frozen, wanted)
 
 
@@ -137,10 +135,7 @@ def test_whatever_is_held_the_cap_and_the_limit_hold(frame, parts, cap, last):
     weights = policy.predict(frame.iloc[:last], held=held)
     assert abs(weights.sum() - 1.0) < 1e-9 and (weights >= 0.0).all() and (weights.iloc[1:] <= cap + 1e-12).all()
     limit = CvarLimit(bound=-0.02, alpha=0.1, horizon=5)
-    assert (
-        shield(weights.to_numpy(), Market.from_prices(frame.iloc[:last]), limit, form="filtered").before
-        >= limit.bound - 1e-12
-    )
+    assert shield(weights.to_numpy(), Market.from_prices(frame.iloc[:last]), limit).before >= limit.bound - 1e-12
 
 
 _EARLY = {}

@@ -10,9 +10,11 @@ import pytest
 from portfolio_sdpo.backtest import CvarLimit
 from portfolio_sdpo.errors import CheckpointError, HistoryError, RunError
 from portfolio_sdpo.portfolio.agent import AgentSettings
+from portfolio_sdpo.portfolio.allocator import SafeAllocator
+from portfolio_sdpo.portfolio.filtered_shield import shield_by_scenarios
 from portfolio_sdpo.portfolio.market import Market, load_latest
 from portfolio_sdpo.portfolio.shield import shield
-from portfolio_sdpo.portfolio.store import FOLDERS, load_agent, train_agent
+from portfolio_sdpo.portfolio.store import FOLDERS, load_agent, today, train_agent
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.manifest import Request
 from portfolio_sdpo.prices.prices import Prices, to_wide
@@ -69,13 +71,33 @@ def test_it_comes_back_as_it_was(frame, learner):
 
 
 def test_today_is_told_before_and_after_the_shield():
-    today = train_agent(QUICK, snapshot="walk").config["today"]
+    told = train_agent(QUICK, snapshot="walk").config["today"]
     market, _ = load_latest("walk", "zero")
-    weights = np.array([today["weights"].get(asset, 0.0) for asset in market.assets])
-    checked = shield(weights, market, QUICK.limit, form="filtered")
-    assert list(today["shielded"].values()) == [weight for weight in checked.weights if weight > 0]
-    assert today["kappa"] == checked.kappa and today["past"] == checked.before
-    assert today["past_shielded"] == checked.after >= today["limit"] == -0.001
+    weights = np.array([told["weights"].get(asset, 0.0) for asset in market.assets])
+    checked = shield(weights, market, QUICK.limit)
+    assert list(told["shielded"].values()) == [weight for weight in checked.weights if weight > 0]
+    assert told["kappa"] == checked.kappa and told["past"] == checked.before
+    assert told["past_shielded"] == checked.after >= told["limit"] == -0.001
+
+
+def test_findings_of_the_shield_are_kept():
+    told = train_agent(QUICK, snapshot="walk").config["today"]
+    assert told["findings"] == [
+        "The shield has 149 of 1,260 sessions of history; the rest is filled by a cautious prior."
+    ]
+
+
+def test_an_agent_from_before_there_was_a_choice_keeps_the_filtered_shield(tmp_path):
+    folder = train_agent(QUICK, snapshot="walk", folder=tmp_path / "agent").folder
+    assert load_agent(folder).settings.shield_form == "calibrated"
+    config = json.loads((folder / "config.json").read_text())
+    del config["settings"]["shield_form"]
+    (folder / "config.json").write_text(json.dumps(config))
+    agent, (market, _) = load_agent(folder), load_latest("walk", "zero")
+    assert agent.settings.shield_form == "filtered"
+    assert SafeAllocator.load(folder).settings["shield_form"] == "filtered"
+    weights = np.array([0.2, 0.2, 0.2, 0.2, 0.2])
+    assert today(agent, market, weights)["kappa"] == shield_by_scenarios(weights, market, QUICK.limit).kappa
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path):

@@ -46,6 +46,7 @@ def make_decision(waiting: str | None = None, **changes: Any) -> Decision:
         "kappa": 0.5,
         "removed": [],
         "meets": True,
+        "findings": [],
     }
     return Decision(ASSETS, LAST, today | changes, DATA, waiting)
 
@@ -94,6 +95,7 @@ def test_a_decision_becomes_the_answer(registry: Registry, promote: Callable[[st
         (make_decision(), 2, "The last prices are of 2021-10-14, 2 sessions ago."),
         (make_decision(promised=-0.3), 0, "beyond the limit of"),
         (make_decision(removed=["A", "B"]), 0, "The shield moved A, B to cash: insufficient price history."),
+        (make_decision(findings=["The shield has 36 of 1,260 sessions."]), 0, "The shield has 36 of 1,260 sessions."),
         (make_decision(waiting="20 sessions are too few"), 0, "The model waits in cash: 20 sessions are too few."),
     ],
 )
