@@ -52,7 +52,13 @@ def test_run_show_figures_and_run_again(home: Path):
     result = call(*QUICK)
     assert result.exit_code == 0, result.output
     assert result.stderr == ""  # no terminal, no progress
-    for word in ("2019-01-02 to 2019-01-09", "sdpo-0.1", "equal-weight", "All SDPO agents end above PPO.", "seeds"):
+    for word in (
+        "2019-01-02 to 2019-01-09",
+        "sdpo-0.1",
+        "equal-weight",
+        "All SDPO agents end with more wealth than PPO.",
+        "seeds",
+    ):
         assert word in result.stdout
     folder = home / "experiments" / "stocks"
     assert {path.name for path in folder.iterdir()} == {"benchmarks", "ppo-0", "sdpo-0.1-0", "summary.json"}
