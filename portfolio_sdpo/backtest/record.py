@@ -61,7 +61,7 @@ class StrategyRun:
     trace: Sequence[dict[str, Any]] = ()
     """Rows with `date` and the columns TRACE_COLUMNS."""
     shield: Sequence[dict[str, Any]] = ()
-    """Rows of `ShieldedStrategy.days`."""
+    """Rows of `shielded.ShieldedStrategy.days`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +251,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if isinstance(config.get("settings"), dict):
         # Before there was a choice.
         config["settings"].setdefault("execution", "same-close")
+        config["settings"].setdefault("shield_form", "filtered")
     return config
 
 

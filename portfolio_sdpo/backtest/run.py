@@ -26,7 +26,8 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy, Strategy, Track, simulate
+from portfolio_sdpo.backtest.shielded import shield_strategy
+from portfolio_sdpo.backtest.simulate import DecisionReplay, Strategy, Track, simulate
 from portfolio_sdpo.backtest.statistics import Bootstrap
 from portfolio_sdpo.backtest.strategies import BENCHMARKS, check_name, make_benchmark
 from portfolio_sdpo.common.files import make_id
@@ -36,7 +37,7 @@ from portfolio_sdpo.errors import Interruption, SettingsError
 from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Cash, Market, load_market, parse_cash, select_days
-from portfolio_sdpo.portfolio.shield import CvarLimit
+from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.settings import Settings, check_seeds
 
 if TYPE_CHECKING:
@@ -82,8 +83,10 @@ class BacktestSettings(Settings):
     """The promise that every track is compared with; the shield and `maximum-return` keep to it."""
     shield: bool = False
     """Show every agent, and the benchmarks `SHIELDED_BENCHMARKS`, a second time with their decisions shielded."""
+    shield_form: ShieldForm = "calibrated"
+    """The form of the shield; `filtered` is the one of reproductions and older runs."""
     shield_lookback: int = Field(default=504, ge=1)
-    """Sessions of history that the shield looks at."""
+    """Sessions of history that the filtered shield looks at as they were."""
     seeds: tuple[int, ...] = (0,)
     """Seeds of the agents, each of which is there once per seed."""
     bootstrap: Bootstrap | None = Bootstrap()
@@ -110,7 +113,7 @@ class BacktestSettings(Settings):
         if self.start and self.end and self.start >= self.end:
             raise SettingsError(f"start: must be before end (got {self.start} and {self.end}).")
         least = self.limit.horizon + self.limit.least_scenarios - 1
-        if self.shield and self.shield_lookback < least:
+        if self.shield and self.shield_form == "filtered" and self.shield_lookback < least:
             raise SettingsError(
                 f"shield_lookback: {self.limit.horizon}-session windows and a tail of {self.limit.alpha:g} need at "
                 f"least {least} sessions (got {self.shield_lookback}): lengthen it, choose a larger alpha or leave "
@@ -349,8 +352,13 @@ def _simulate_entry(
     runs = [StrategyRun(track, entry.kind, entry.seed, trace=trace)]
     if entry.shield:
         replay = DecisionReplay(track.name, track.decisions, entry.strategy.every)
-        how: dict[str, Any] = {"lookback": settings.shield_lookback, "execution": settings.execution}
-        shielded = ShieldedStrategy(replay, settings.limit, **how)
+        shielded = shield_strategy(
+            replay,
+            settings.limit,
+            form=settings.shield_form,
+            lookback=settings.shield_lookback,
+            execution=settings.execution,
+        )
         track = simulate(market, shielded, **common)
         kind: TrackKind = "benchmark" if entry.kind == "benchmark" else "shielded"
         runs.append(StrategyRun(track, kind, entry.seed, shield=_rows_of_track(track, shielded.days)))

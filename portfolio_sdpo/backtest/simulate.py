@@ -15,19 +15,16 @@ that the two tracks differ by the shield and by nothing else.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import BacktestError, HistoryError, SettingsError, WeightsError
 from portfolio_sdpo.portfolio.accounting import Execution, check_execution, check_fee, hold, trade, turnover
-from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
-from portfolio_sdpo.portfolio.filtered_shield import DEFAULT_CAUTION, Caution, shield_by_scenarios
 from portfolio_sdpo.portfolio.limits import Limits, check_weights
 from portfolio_sdpo.portfolio.market import Array, Day, Market
 
@@ -269,82 +266,12 @@ class DecisionReplay:
         self.name = name
         self.decisions = decisions
         self.every = every or 1
-        self._regular = every is not None
+        self.regular = every is not None
 
     def decide(self, history: Market, held: Array) -> Array:
         day = history.dates[-1]
         if day in self.decisions:
             return self.decisions[day]
-        if self._regular:
+        if self.regular:
             raise BacktestError(f"{self.name} made no decision on {day}: replay it over the days of its own backtest.")
         return held
-
-
-class ShieldedStrategy:
-    """A strategy whose every decision passes the shield, which also looks at what is held every `every` sessions.
-
-    Between the strategy's own decisions the shield only sells: what is held stays as it is, or is scaled towards cash.
-    `days` says what it did. Limits of the backtest come after it, at every look: a cap on turnover may keep more risk
-    for some sessions than it asks for, and one on weights also cuts what drifted above it between decisions.
-    """
-
-    def __init__(
-        self,
-        inner: Strategy,
-        limit: CvarLimit,
-        *,
-        lookback: int = 504,
-        every: int = 1,
-        caution: Caution | None = DEFAULT_CAUTION,
-        execution: Execution = "next-close",
-    ) -> None:
-        if every < 1:
-            raise SettingsError(f"every: the shield looks every session or less often (got {every}).")
-        self.inner = inner
-        self.limit = limit
-        self.lookback = lookback
-        self.caution = caution
-        self.execution = check_execution(execution)
-        self.look = min(every, inner.every)
-        self.every = math.gcd(self.look, inner.every)
-        """Sessions from one call to the next, so that neither a look nor a decision is missed."""
-        self.days: list[dict[str, Any]] = []
-        self._decided: int | None = None
-        self._looked = 0
-
-    @property
-    def name(self) -> str:
-        return f"{self.inner.name} + shield"
-
-    def decide(self, history: Market, held: Array) -> Array:
-        due = self._due(history)
-        if not due and len(history) - self._looked < self.look:
-            return held
-        self._looked = len(history)
-        wanted = self.inner.decide(history, held) if due else held
-        result = shield_by_scenarios(wanted, history, self.limit, lookback=self.lookback, caution=self.caution)
-        self.days.append(
-            {
-                "date": history.dates[-1],
-                "decided": due,
-                "kappa": result.kappa,
-                "before": result.before,
-                "after": result.after,
-                "scenarios": result.scenarios,
-                "removed": ", ".join(result.removed),
-                "meets": result.meets,
-            }
-        )
-        # At the same close weights that do not change are no trade; at the next close they have drifted by then.
-        unchanged = wanted is held and result.kappa == 1.0 and not result.removed
-        return held if unchanged and self.execution == "next-close" else result.weights
-
-    def _due(self, history: Market) -> bool:
-        """Whether the inner strategy is to decide now: its sessions have passed, or a replay has one."""
-        now, latest = len(history), self._decided
-        due = latest is None or now <= latest or now - latest >= self.inner.every
-        if not due and isinstance(self.inner, DecisionReplay):
-            return history.dates[-1] in self.inner.decisions
-        if due:
-            self._decided = now
-        return due

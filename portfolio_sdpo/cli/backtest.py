@@ -73,6 +73,14 @@ def backtest(
     shield: Annotated[
         bool | None, typer.Option("--shield/--no-shield", help="Show every agent a second time, shielded.")
     ] = None,
+    shield_form: Annotated[
+        str,
+        typer.Option(
+            "--shield-form",
+            metavar="calibrated|filtered",
+            help="The shield's form: calibrated for the next close, or the first one, on historical scenarios.",
+        ),
+    ] = "calibrated",
     seeds: Annotated[
         str, typer.Option("--seeds", metavar="0,1,...", help="Seeds; the first one also draws the intervals.")
     ] = "0",
@@ -110,6 +118,7 @@ def backtest(
         limit=plan.limit,
         limits={"max_weight": max_weight, "max_turnover": max_turnover},
         shield=plan.shield,
+        shield_form=shield_form,
         seeds=chosen,
         bootstrap={"seed": chosen[0]},
     )

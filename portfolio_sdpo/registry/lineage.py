@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy, Track, simulate
+from portfolio_sdpo.backtest.shielded import shield_strategy
+from portfolio_sdpo.backtest.simulate import DecisionReplay, Track, simulate
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import Array, Market, named_weights
 from portfolio_sdpo.portfolio.resume import ResumableAgent
@@ -138,5 +139,6 @@ def simulate_lineage(
 ) -> tuple[Track, list[dict[str, Any]]]:
     """The shielded track of a lineage over the days, and what the shield found on each of them, as in a backtest."""
     simulate(market, lineage, start=days[0], end=days[1], fee=fee)
-    shielded = ShieldedStrategy(DecisionReplay(lineage.name, lineage.decisions), limit)
+    replay = DecisionReplay(lineage.name, lineage.decisions)
+    shielded = shield_strategy(replay, limit, form=lineage.agent.settings.shield_form)
     return simulate(market, shielded, start=days[0], end=days[1], fee=fee), shielded.days

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portfolio_sdpo.backtest import make_strategy, simulate
-from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy
+from portfolio_sdpo.backtest.shielded import FilteredShieldStrategy
+from portfolio_sdpo.backtest.simulate import DecisionReplay
 from portfolio_sdpo.backtest.strategies import EqualWeight
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.limits import Limits
@@ -187,7 +188,7 @@ def test_at_the_same_close_everything_is_as_it_was(prices, case):
     common = {"start": market.dates[40], "fee": case["fee"], "limits": Limits(**case["limits"])}
     track = simulate(market, strategy, execution="same-close", **common)
     replay = DecisionReplay(track.name, track.decisions, strategy.every)
-    shielded = ShieldedStrategy(replay, CvarLimit(bound=-0.01, horizon=5), execution="same-close")
+    shielded = FilteredShieldStrategy(replay, CvarLimit(bound=-0.01, horizon=5), execution="same-close")
     for name, found in (("track", track), ("shielded", simulate(market, shielded, execution="same-close", **common))):
         known = np.array([float.fromhex(number) for number in case[name]])
         # The last bits are the processor's: how it sums a dot product.
@@ -273,10 +274,11 @@ def test_the_shield_between_decisions_leaves_what_it_does_not_cut(prices):
     start = {"start": market.dates[40]}
     wide = CvarLimit(bound=-0.9, horizon=5)
     bare, shielded = (
-        simulate(market, each, **start) for each in (EqualWeight(every=5), ShieldedStrategy(EqualWeight(every=5), wide))
+        simulate(market, each, **start)
+        for each in (EqualWeight(every=5), FilteredShieldStrategy(EqualWeight(every=5), wide))
     )
     np.testing.assert_allclose(shielded.turnover, bare.turnover, atol=1e-15)
-    tight = ShieldedStrategy(EqualWeight(every=5), CvarLimit(bound=-0.01, horizon=5))
+    tight = FilteredShieldStrategy(EqualWeight(every=5), CvarLimit(bound=-0.01, horizon=5))
     track = simulate(market, tight, **start)
     for number, day in enumerate(tight.days[: len(track.weights) - 1]):
         if not day["decided"] and day["kappa"] < 1.0:

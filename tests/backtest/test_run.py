@@ -312,9 +312,12 @@ def test_a_folder_that_is_taken_is_refused_before_the_work(tmp_path):
         ({"start": "soon"}, "BacktestSettings.start"),
         ({"start": END, "end": START}, "start: must be before end"),
         ({"limit": {"alpha": 1.5}}, "BacktestSettings.limit.alpha"),
-        ({"shield": True, "shield_lookback": 3}, "shield_lookback"),
+        ({"shield": True, "shield_form": "filtered", "shield_lookback": 3}, "shield_lookback"),
         # Of 490 windows none is a tail of 0.001: everything would be moved to cash, every day.
-        ({"shield": True, "limit": {"alpha": 0.001}}, "shield_lookback: 15-session windows .* need at least 1014"),
+        (
+            {"shield": True, "shield_form": "filtered", "limit": {"alpha": 0.001}},
+            "shield_lookback: 15-session windows .* need at least 1014",
+        ),
         ({"colour": "red"}, "BacktestSettings.colour"),
     ],
 )

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy, simulate
+from portfolio_sdpo.backtest.simulate import simulate
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import load_market
+from portfolio_sdpo.portfolio.shield import shield
 from portfolio_sdpo.prices.snapshots import Store, content_hash
 from portfolio_sdpo.registry import Registry
 
@@ -19,15 +20,13 @@ from ..helpers import problem, save_snapshot
 
 
 def backtest_weights(registry: Registry, model_id: str, day: str) -> dict[str, float]:
-    """What a backtest that starts on the day buys at the next close, of the whole bundled prices."""
+    """What a backtest of the whole bundled prices decides on the day, behind the shield without an account's record."""
     agent = registry.load_agent(model_id)
     market, _, _ = load_market(None, "zero", None, None)
-    common: dict[str, Any] = {"start": day, "end": "2021-07-30", "fee": 0.0005, "limits": Limits()}
-    bare = simulate(market, agent, **common)
-    replay = DecisionReplay(agent.name, bare.decisions, agent.every)
-    track = simulate(market, ShieldedStrategy(replay, agent.settings.limit), **common)
-    assert str(track.dates[0]) == day
-    return dict(zip(track.assets, track.weights[1].tolist(), strict=True))
+    bare = simulate(market, agent, start=day, end="2021-07-30", fee=0.0005, limits=Limits())
+    known = market.until(market.index_of(day))
+    weights = shield(bare.decisions[known.dates[-1]], known, agent.settings.limit).weights
+    return dict(zip(market.assets, weights.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("day", ["2021-06-30", "2021-07-14"], ids=["as trained", "trained on"])

@@ -1,4 +1,4 @@
-"""The shield in a simulation: it looks every session, asks the strategy when that is due, and only sells in between."""
+"""The filtered shield in a simulation: it looks every session and only sells between decisions."""
 
 from functools import partial
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from portfolio_sdpo.backtest import CvarLimit, simulate
-from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy
+from portfolio_sdpo.backtest.shielded import FilteredShieldStrategy
+from portfolio_sdpo.backtest.simulate import DecisionReplay
 from portfolio_sdpo.backtest.strategies import AllCash, EqualWeight
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio.filtered_shield import Caution
@@ -20,7 +21,7 @@ def walk(market, strategy, execution="same-close", **options):
     return simulate(market, strategy, start=market.dates[40], execution=execution, **options)
 
 
-AtSameClose = partial(ShieldedStrategy, execution="same-close")
+AtSameClose = partial(FilteredShieldStrategy, execution="same-close")
 
 
 @pytest.fixture(scope="module")
