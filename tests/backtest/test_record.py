@@ -37,7 +37,9 @@ def walks(prices):
 @pytest.fixture
 def record(walks):
     metrics = [{"strategy": walk.track.name, "seed": walk.seed, "sharpe": None} for walk in walks]
-    return make_record({"id": "x", "settings": {"α": 0.1, "execution": "next-close"}}, metrics, walks, FEE)
+    return make_record(
+        {"id": "x", "settings": {"α": 0.1, "execution": "next-close", "shield_form": "calibrated"}}, metrics, walks, FEE
+    )
 
 
 def test_round_trip(record, tmp_path):
@@ -171,7 +173,10 @@ def test_a_trace_without_dates_is_refused(walks):
 def test_a_folder_from_before_there_was_a_choice_traded_at_the_same_close(record, tmp_path):
     old = replace(record, config={"id": "x", "settings": {}})
     write_record(old, "", tmp_path / "old")
-    assert read_record(tmp_path / "old").config["settings"] == {"execution": "same-close"}
+    assert read_record(tmp_path / "old").config["settings"] == {
+        "execution": "same-close",
+        "shield_form": "filtered",
+    }
 
 
 def test_trades_say_when_they_were_decided(record, walks):
