@@ -23,8 +23,9 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.backtest import CvarLimit, simulate
+from portfolio_sdpo.backtest.lookback import select_stocks
 from portfolio_sdpo.backtest.simulate import DecisionReplay, ShieldedStrategy
-from portfolio_sdpo.backtest.strategies import EqualWeight, MaximumReturn, select_stocks
+from portfolio_sdpo.backtest.strategies import EqualWeight, MaximumReturn
 from portfolio_sdpo.portfolio.cvar_limit import normal_cvar
 from portfolio_sdpo.portfolio.market import Market, all_cash
 from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk, window_returns

@@ -9,11 +9,12 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from portfolio_sdpo.backtest.lookback import allocate_or_hold, fit_weights, select_stocks
 from portfolio_sdpo.backtest.simulate import Strategy
-from portfolio_sdpo.backtest.strategies import allocate_or_hold, fit_weights, make_strategy, select_stocks
+from portfolio_sdpo.backtest.strategies import make_strategy
 from portfolio_sdpo.errors import SettingsError, WeightsError
 from portfolio_sdpo.portfolio.limits import TOLERANCE
-from portfolio_sdpo.portfolio.market import CASH, Array, Market
+from portfolio_sdpo.portfolio.market import CASH, Array, Market, count_sessions_of_a_year
 
 
 class DecisionAdapter:
@@ -49,14 +50,14 @@ class DecisionAdapter:
 class OptimiserStrategy:
     """A skfolio optimiser, or anything else with `fit(returns)` and then `weights_`, as a `Strategy`.
 
-    At every decision a copy of the optimiser is fitted to the simple daily returns of the last `lookback` sessions: a
+    At every decision a copy of the optimiser is fitted to the simple returns of the last `lookback` sessions (None: a year of them): a
     frame of sessions × the stocks that have a price in all of them. What its weights leave of 1 is cash. If it has a
     parameter `previous_weights` that is None, it is told what is held. Where it finds no solution, what is held is kept
     and the track has a note.
     """
 
-    def __init__(self, optimiser: Any, name: str | None = None, *, lookback: int = 252, every: int = 5) -> None:
-        if lookback < 2:
+    def __init__(self, optimiser: Any, name: str | None = None, *, lookback: int | None = None, every: int = 5) -> None:
+        if lookback is not None and lookback < 2:
             raise SettingsError(f"lookback: must be at least two sessions (got {lookback}).")
         self.optimiser = optimiser
         self.name = name or type(optimiser).__name__
@@ -65,10 +66,11 @@ class OptimiserStrategy:
 
     def decide(self, history: Market, held: Array) -> Array:
         """The fitted weights [A], or `held` and a warning where no solution was found."""
-        stocks = select_stocks(history, self.lookback)
+        sessions = self.lookback or count_sessions_of_a_year(history)
+        stocks = select_stocks(history, sessions)
         returns = pd.DataFrame(
-            history.gross_returns[-self.lookback :, stocks] - 1.0,
-            index=pd.DatetimeIndex(history.dates[-self.lookback :]),
+            history.gross_returns[-sessions:, stocks] - 1.0,
+            index=pd.DatetimeIndex(history.dates[-sessions:]),
             columns=[history.assets[stock] for stock in stocks],
         )
         model = _clone(self.optimiser)

@@ -24,14 +24,16 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from portfolio_sdpo.backtest.bootstrap import Bootstrap
 from portfolio_sdpo.backtest.coverage import check_promise, cvar_by_year
+from portfolio_sdpo.backtest.sharpe import defined_sharpe
 from portfolio_sdpo.backtest.simulate import Track
-from portfolio_sdpo.backtest.statistics import Bootstrap, growth_difference, summarise
+from portfolio_sdpo.backtest.statistics import growth_difference, summarise
 from portfolio_sdpo.common.files import CONFIG, FolderStore, json_ready, to_json, to_parquet
 from portfolio_sdpo.errors import BacktestError
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.portfolio.market import named_weights
-from portfolio_sdpo.portfolio.return_measures import drawdowns, sharpe
+from portfolio_sdpo.portfolio.return_measures import drawdowns
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.prices.prices import DATE_UNIT
 
@@ -164,9 +166,9 @@ def make_metrics(runs: Sequence[StrategyRun], limit: CvarLimit, bootstrap: Boots
 
     `against` is by how much an agent grew faster a year than each of the `RIVALS`, with an interval.
     `final_weights` are what the last close finds, `next` what is to be held from it on.
-    Sharpe ratios are deflated by those of all tracks of the backtest.
+    Sharpe ratios are deflated by those of all tracks of the backtest whose volatility is more than next to nothing.
     """
-    trials = [float(sharpe(run.track.returns - run.track.cash_returns)) for run in runs]
+    trials = [defined_sharpe(run.track.returns - run.track.cash_returns, run.track.sessions_per_year) for run in runs]
     rivals = {run.track.name: run.track for run in runs if run.track.name in RIVALS and run.kind == "benchmark"}
     records = []
     for run in runs:
@@ -184,7 +186,7 @@ def make_metrics(runs: Sequence[StrategyRun], limit: CvarLimit, bootstrap: Boots
                 "cvar_by_year": cvar_by_year(track.returns, track.dates[1:], limit),
                 "shield": _summarise_shield(run),
                 "against": {
-                    name: growth_difference(track.returns, rival.returns, bootstrap)
+                    name: growth_difference(track.returns, rival.returns, bootstrap, track.sessions_per_year)
                     for name, rival in rivals.items()
                     if run.kind != "benchmark"
                 },

@@ -26,9 +26,9 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from portfolio_sdpo import __version__
+from portfolio_sdpo.backtest.bootstrap import Bootstrap
 from portfolio_sdpo.backtest.shielded import shield_strategy
 from portfolio_sdpo.backtest.simulate import DecisionReplay, Strategy, Track, simulate
-from portfolio_sdpo.backtest.statistics import Bootstrap
 from portfolio_sdpo.backtest.strategies import BENCHMARKS, check_name, make_benchmark
 from portfolio_sdpo.common.files import make_id
 from portfolio_sdpo.common.plugins import require_extra
@@ -69,7 +69,7 @@ class BacktestSettings(Settings):
     """Benchmarks by name, this package's own or another's (`strategies.STRATEGIES`)."""
     agents: tuple[DeclaredAgent, ...] = ()
     start: date | None = None
-    """Day of the first decision; None = as soon as 252 sessions lie before it."""
+    """Day of the first decision; None = as soon as a year of prices lies before it."""
     end: date | None = None
     """Last day of the track; None = the last session."""
     fee_bps: float = Field(default=0.0, ge=0, lt=10_000)
@@ -191,6 +191,7 @@ def describe_market(market: Market) -> dict[str, Any]:
         "first": str(market.dates[0]),
         "last": str(market.dates[-1]),
         "sessions": len(market),
+        "sessions_per_year": market.sessions_per_year,
     }
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from portfolio_sdpo.errors import BacktestError, HistoryError, SettingsError, WeightsError
 from portfolio_sdpo.portfolio.accounting import Execution, check_execution, check_fee, hold, trade, turnover
 from portfolio_sdpo.portfolio.limits import Limits, check_weights
-from portfolio_sdpo.portfolio.market import Array, Day, Market
+from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array, Day, Market
 
 
 class Strategy(Protocol):
@@ -105,6 +105,8 @@ class Track:
     execution: Execution = "next-close"
     decided_on: Mapping[np.datetime64, np.datetime64] = field(default_factory=dict)
     """The day of the decision, by the day on which it was traded."""
+    sessions_per_year: float = SESSIONS_PER_YEAR
+    """The market's, by which figures are brought to a year."""
 
     @property
     def returns(self) -> Array:
@@ -209,6 +211,7 @@ def simulate(
         decisions=decisions,
         execution=execution,
         decided_on=decided_on,
+        sessions_per_year=market.sessions_per_year,
     )
 
 

@@ -1,9 +1,13 @@
 """The figures of a backtest: one typed record per track, with confidence intervals when asked for.
 
 Conventions, in one place: returns are simple and net of fees; losses are negative (VaR, CVaR, drawdown); α is the tail
-fraction; Sharpe and Sortino are in excess of what cash earned; a year has 252 sessions; what is not defined (the Sharpe
-ratio of constant wealth, a window longer than the track) is NaN in the record and null in JSON. Intervals come from a
-stationary block bootstrap of the days (Politis and Romano, 1994; drawn by `arch`).
+fraction; Sharpe and Sortino are in excess of what cash earned; a year has as many sessions as the prices have in one
+(`Track.sessions_per_year`). What is not defined is NaN in the record and null in JSON: a rate per year of a track that is
+shorter than a year, ratios to a volatility that is next to nothing, a window longer than the track.
+
+Intervals come from a stationary block bootstrap of the sessions (`bootstrap`); those of the CVaR of periods from
+simulated markets whose volatility clusters as the track's does (`tail_interval`), since resampled blocks of one past
+hardly differ in how stormy they are.
 """
 
 from __future__ import annotations
@@ -14,36 +18,15 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field
 
+from portfolio_sdpo.backtest.bootstrap import Bootstrap, resample_days
+from portfolio_sdpo.backtest.sharpe import deflated_sharpe, probabilistic_sharpe, varies
 from portfolio_sdpo.backtest.simulate import Track
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio import return_measures as measures
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array
-from portfolio_sdpo.portfolio.scenarios import politis_white
-from portfolio_sdpo.settings import Settings
-
-
-class Bootstrap(Settings):
-    """How intervals are drawn; the same settings give the same numbers."""
-
-    draws: int = Field(default=1000, ge=1)
-    """Resampled paths."""
-    level: float = Field(default=0.95, gt=0, lt=1)
-    """Confidence of an interval."""
-    block: int | None = Field(default=None, ge=1)
-    """Mean length of a block in sessions; None takes Politis and White's choice, at least the horizon looked at."""
-    seed: int = Field(default=0, ge=0)
-
-    def interval(self, draws: Array) -> tuple[float, float]:
-        """The percentile interval of resampled values; NaN when one of them is not defined."""
-        if not np.isfinite(draws).all():
-            return math.nan, math.nan
-        low, high = np.quantile(draws, [(1.0 - self.level) / 2.0, (1.0 + self.level) / 2.0])
-        return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -54,15 +37,20 @@ class Statistics:
     start: str
     end: str
     sessions: int
+    sessions_per_year: float
     alpha: float
     horizon: int
     final_wealth: float
     """Wealth at the end over wealth at the start."""
+    total_return: float
+    """`final_wealth` − 1: the return over the whole track, however long it is."""
     cagr: float
+    """Compound growth per year; NaN below a year."""
     volatility: float
     sharpe: float
     sortino: float
     calmar: float
+    """Yearly growth over the deepest drawdown; NaN below a year."""
     max_drawdown: float
     """Deepest fall from a peak, ≤ 0."""
     max_drawdown_sessions: int
@@ -70,9 +58,9 @@ class Statistics:
     max_drawdown_recovered: bool
     """Whether wealth came back to that peak within the track."""
     var: float
-    """α-quantile of daily returns."""
+    """α-quantile of the returns of single sessions."""
     cvar: float
-    """Mean of the worst fraction α of daily returns."""
+    """Mean of the worst fraction α of the returns of single sessions."""
     var_window: float
     """α-quantile of the returns over windows of `horizon` sessions."""
     cvar_window: float
@@ -115,8 +103,10 @@ def summarise(
     wealth = track.wealth
     if len(wealth) < 2 or not np.isfinite(wealth).all() or not (wealth > 0.0).all():
         raise BacktestError(f"{track.name}: a track needs two days or more of finite, positive wealth to be measured.")
-    returns = check_returns(track.returns)
-    figures = {name: float(figure(returns, track.cash_returns)) for name, figure in _figures(alpha, horizon).items()}
+    returns, per_year = check_returns(track.returns), track.sessions_per_year
+    undefined = _list_undefined(returns - track.cash_returns, per_year)
+    known = {name: figure for name, figure in _figures(alpha, horizon, per_year).items() if name not in undefined}
+    figures = {name: float(figure(returns, track.cash_returns)) for name, figure in known.items()}
     length, recovered = drawdown_length(returns)
     excess = returns - track.cash_returns
     return Statistics(
@@ -124,29 +114,40 @@ def summarise(
         start=str(track.dates[0]),
         end=str(track.dates[-1]),
         sessions=len(returns),
+        sessions_per_year=per_year,
         alpha=alpha,
         horizon=horizon,
         max_drawdown_sessions=length,
         max_drawdown_recovered=recovered,
-        turnover=float(track.turnover.mean()) * SESSIONS_PER_YEAR,
+        turnover=float(track.turnover.mean()) * per_year,
         cost=float(track.costs.sum() / wealth[0]),
-        probabilistic_sharpe=probabilistic_sharpe(excess),
-        deflated_sharpe=math.nan if trials is None else deflated_sharpe(excess, trials),
-        intervals={} if bootstrap is None else intervals(returns, track.cash_returns, alpha, horizon, bootstrap),
+        probabilistic_sharpe=probabilistic_sharpe(excess, per_year=per_year),
+        deflated_sharpe=math.nan if trials is None else deflated_sharpe(excess, trials, per_year),
+        intervals={} if bootstrap is None else _draw_intervals(returns, track.cash_returns, known, horizon, bootstrap),
+        **dict.fromkeys(undefined, math.nan),
         **figures,
     )
 
 
-def intervals(
-    returns: Array, cash_returns: Array, alpha: float, horizon: int, bootstrap: Bootstrap
+Figure = Callable[[Array, Array], Array]
+
+
+def _draw_intervals(
+    returns: Array, cash_returns: Array, figures: Mapping[str, Figure], horizon: int, bootstrap: Bootstrap
 ) -> dict[str, tuple[float, float]]:
-    """A stationary-bootstrap percentile interval for every figure of returns [D]; days are drawn with their cash."""
+    """A stationary-bootstrap percentile interval for figures of returns [D]; sessions are drawn with their cash."""
     days = resample_days(returns, bootstrap, min(horizon, len(returns)))
     paths, cash = returns[days], cash_returns[days]
-    return {name: bootstrap.interval(figure(paths, cash)) for name, figure in _figures(alpha, horizon).items()}
+    return {name: bootstrap.interval(figure(paths, cash)) for name, figure in figures.items()}
 
 
-def _figures(alpha: float, horizon: int) -> dict[str, Callable[[Array, Array], Array]]:
+def _list_undefined(excess: Array, per_year: float) -> tuple[str, ...]:
+    """Figures that a track of these returns in excess of cash [D] does not have."""
+    short = ("cagr", "calmar") if len(excess) < round(per_year) else ()
+    return short if varies(excess, per_year) else (*short, "sharpe", "sortino")
+
+
+def _figures(alpha: float, horizon: int, per_year: float) -> dict[str, Figure]:
     """Every figure that follows from returns and cash returns [..., D] alone."""
 
     def periods(returns: Array) -> Array:
@@ -154,11 +155,12 @@ def _figures(alpha: float, horizon: int) -> dict[str, Callable[[Array, Array], A
 
     return {
         "final_wealth": lambda returns, cash: np.exp(np.log1p(returns).sum(-1)),
-        "cagr": lambda returns, cash: measures.cagr(returns),
-        "volatility": lambda returns, cash: measures.volatility(returns),
-        "sharpe": lambda returns, cash: measures.sharpe(returns - cash),
-        "sortino": lambda returns, cash: measures.sortino(returns - cash),
-        "calmar": lambda returns, cash: measures.calmar(returns),
+        "total_return": lambda returns, cash: np.expm1(np.log1p(returns).sum(-1)),
+        "cagr": lambda returns, cash: measures.cagr(returns, per_year),
+        "volatility": lambda returns, cash: measures.volatility(returns, per_year),
+        "sharpe": lambda returns, cash: measures.sharpe(returns - cash, per_year),
+        "sortino": lambda returns, cash: measures.sortino(returns - cash, per_year),
+        "calmar": lambda returns, cash: measures.calmar(returns, per_year),
         "max_drawdown": lambda returns, cash: measures.max_drawdown(returns),
         "var": lambda returns, cash: measures.value_at_risk(returns, alpha),
         "cvar": lambda returns, cash: measures.conditional_value_at_risk(returns, alpha),
@@ -186,82 +188,32 @@ def drawdown_length(returns: Array) -> tuple[int, bool]:
     return end - peak, len(after) > 0
 
 
-def growth_difference(returns: Array, rival: Array, bootstrap: Bootstrap | None) -> dict[str, Any]:
-    """By how much log growth a year exceeds a rival's on the same sessions [D], and its interval if one is asked for.
+def growth_difference(
+    returns: Array, rival: Array, bootstrap: Bootstrap | None, per_year: float = SESSIONS_PER_YEAR, horizon: int = 1
+) -> dict[str, Any]:
+    """By how much log growth exceeds a rival's on the same sessions [D], and its interval if one is asked for.
 
-    Sessions are resampled in pairs: what moves both alike does not blur the difference. Not defined where one of them
-    lost everything.
+    `growth` is a rate per year, or the whole difference where the track is shorter than a year: `span` says "year" or
+    "track". Sessions are resampled in pairs, in blocks of at least `horizon`: what moves both alike does not blur the
+    difference. Not defined where one of them lost everything.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         difference = np.log1p(returns) - np.log1p(rival)
-    figures: dict[str, Any] = {"growth": float(difference.mean() * SESSIONS_PER_YEAR), "interval": None}
+    short = len(difference) < round(per_year)
+    factor = len(difference) if short else per_year
+    figures: dict[str, Any] = {
+        "growth": float(difference.mean() * factor),
+        "interval": None,
+        "span": "track" if short else "year",
+    }
     if bootstrap is not None and len(difference) > 1 and np.isfinite(difference).all():
-        drawn = difference[resample_days(difference, bootstrap)].mean(axis=1) * SESSIONS_PER_YEAR
+        drawn = difference[resample_days(difference, bootstrap, horizon)].mean(axis=1) * factor
         figures["interval"] = list(bootstrap.interval(drawn))
     return json_ready(figures)
 
 
-def probabilistic_sharpe(excess: Array, benchmark: float = 0.0) -> float:
-    """Probability that the true Sharpe ratio exceeds a yearly `benchmark`, given length, skew and kurtosis of [D].
-
-    Φ((SR − SR*)·√(D − 1) / √(1 − γ₃·SR + (γ₄ − 1)/4·SR²)) with ratios per session; NaN for fewer than three sessions
-    and for constant returns.
-    """
-    from scipy.stats import kurtosis, norm, skew
-
-    ratio = float(measures.sharpe(excess)) / math.sqrt(SESSIONS_PER_YEAR)
-    if len(excess) < 3 or math.isnan(ratio):
-        return math.nan
-    spread = 1.0 - skew(excess) * ratio + (kurtosis(excess, fisher=False) - 1.0) / 4.0 * ratio**2
-    if not spread > 0.0:
-        return math.nan
-    distance = (ratio - benchmark / math.sqrt(SESSIONS_PER_YEAR)) * math.sqrt(len(excess) - 1)
-    return float(norm.cdf(distance / math.sqrt(spread)))
-
-
-def deflated_sharpe(excess: Array, trials: Sequence[float]) -> float:
-    """`probabilistic_sharpe` against the Sharpe ratio that the best of that many worthless trials would show.
-
-    `trials` are yearly Sharpe ratios; undefined ones (all cash) do not count. Trials that resemble each other count as
-    if independent, which makes the figure pessimistic.
-    """
-    return probabilistic_sharpe(excess, expected_best_sharpe([trial for trial in trials if math.isfinite(trial)]))
-
-
-def expected_best_sharpe(trials: Sequence[float]) -> float:
-    """Expected highest Sharpe ratio among that many worthless, independent trials of that spread, in their own unit.
-
-    >>> expected_best_sharpe([1.0])
-    0.0
-    """
-    from scipy.stats import norm
-
-    count = len(trials)
-    if count < 2:
-        return 0.0
-    best = (1.0 - np.euler_gamma) * norm.ppf(1.0 - 1.0 / count) + np.euler_gamma * norm.ppf(
-        1.0 - 1.0 / (count * math.e)
-    )
-    return float(np.std(trials, ddof=1) * best)
-
-
-def resample_days(returns: Array, bootstrap: Bootstrap, horizon: int = 1) -> NDArray[np.int64]:
-    """[draws, D] indices of days: blocks of random length, mean `block`, the end followed by the start.
-
-    A statistic over windows of `horizon` sessions needs blocks of at least that length to see real windows.
-    """
-    require_extra("A confidence interval", "arch", "backtest")
-    from arch.bootstrap import StationaryBootstrap
-
-    length = bootstrap.block or max(math.ceil(politis_white(returns)), horizon)
-    source = StationaryBootstrap(
-        min(length, len(returns)), np.arange(len(returns)), seed=np.random.default_rng(bootstrap.seed)
-    )
-    return np.stack([source.update_indices() for _ in range(bootstrap.draws)])
-
-
 def check_returns(returns: Array) -> Array:
-    """Daily returns [D], finite and above −1."""
+    """Returns per session [D], finite and above −1."""
     returns = np.asarray(returns, dtype=np.float64)
     if returns.ndim != 1 or not (np.isfinite(returns) & (returns > -1.0)).all():
         raise BacktestError("returns must be one list of finite numbers above -1 (a loss of everything ends a track).")

@@ -1,12 +1,12 @@
 """Benchmark strategies by name, and the registry through which other packages add theirs.
 
-Rules that all benchmarks share: what needs history looks at the last `lookback` sessions; a stock takes part at close t
+Rules that all benchmarks share: what needs history looks at the last `lookback` sessions, by default a year; a stock takes part at close t
 when it has had a price at every close of them, up to and including t, and moved at all; all others have weight 0; with
 no such stock the strategy is in cash. Rebalanced every `every` sessions. No strategy takes fees into account.
 
 The optimisers are skfolio's (extra `backtest`). Where one fails, the strategy keeps what it holds and warns, which
 `simulate` records in the track's notes. Only `MaximumReturn` chooses how much cash to hold: a minimum of risk with cash
-allowed would always be all cash, so those are fully invested.
+allowed would always be all cash, so those are fully invested. Those that are a formula are in `closed_form`.
 
 A package adds a strategy by an entry point, whose name `--strategies` then accepts; the object is a class or function
 that makes anything with `decide(history, held)`. If it has parameters `limit` or `alpha`, they are the backtest's.
@@ -19,21 +19,21 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from abc import abstractmethod
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from portfolio_sdpo.backtest.closed_form import InverseVolatility, MeanVariance, Momentum
+from portfolio_sdpo.backtest.lookback import LookbackStrategy, fit_weights
 from portfolio_sdpo.backtest.simulate import Strategy
 from portfolio_sdpo.common.plugins import Registry, require_extra
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.filtered_shield import largest_share, scenarios
-from portfolio_sdpo.portfolio.market import Array, Market, all_cash
+from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array, Market, all_cash
 from portfolio_sdpo.settings import Settings
 
 
@@ -70,42 +70,6 @@ class EqualWeight(Settings):
 
     def decide(self, history: Market, held: Array) -> Array:
         return _equal(history.listed[-1, 1:])
-
-
-class LookbackStrategy(Settings):
-    """What the strategies share that estimate from the last `lookback` sessions."""
-
-    lookback: int = Field(default=252, ge=2)
-    """Sessions of returns that are looked at."""
-    every: int = Field(default=5, ge=1)
-    """Sessions from one decision to the next."""
-
-    @abstractmethod
-    def allocate(self, returns: Array, cash: float) -> Array:
-        """[n] weights of the stocks that take part, summing to at most 1; the rest is cash.
-
-        returns: [S, n] what `sample` gave. cash: what cash earned in the last session.
-        """
-
-    def sample(self, history: Market) -> Array:
-        """[S, A] the returns that are looked at; daily ones if not said otherwise."""
-        return history.gross_returns[-self.lookback :] - 1.0
-
-    def decide(self, history: Market, held: Array) -> Array:
-        """The weights [A], or `held` and a warning where no solution was found."""
-        stocks = select_stocks(history, self.lookback)
-        cash = float(history.gross_returns[-1, 0] - 1.0)
-        return allocate_or_hold(lambda: self.allocate(self.sample(history)[:, stocks], cash), stocks, held)
-
-
-class InverseVolatility(LookbackStrategy):
-    """Weights in proportion to one over the standard deviation of daily returns."""
-
-    name: Literal["inverse-volatility"] = "inverse-volatility"
-
-    def allocate(self, returns: Array, cash: float) -> Array:
-        inverse = 1.0 / returns.std(axis=0, ddof=1)
-        return inverse / inverse.sum()
 
 
 class MinimumVariance(LookbackStrategy):
@@ -161,16 +125,24 @@ class MaximumReturn(LookbackStrategy):
 
     @model_validator(mode="after")
     def _enough_scenarios(self) -> MaximumReturn:
-        least = self.limit.horizon + self.limit.least_scenarios - 1
-        if self.lookback < least:
+        lookback = self.lookback or SESSIONS_PER_YEAR
+        if lookback < self._least:
             raise SettingsError(
                 f"maximum-return: {self.limit.horizon}-session windows and a tail of {self.limit.alpha:g} need at "
-                f"least {least} sessions, and it looks at {self.lookback}; choose a larger alpha or leave it out."
+                f"least {self._least} sessions, and it looks at {lookback}; choose a larger alpha or leave it out."
             )
         return self
 
+    @property
+    def _least(self) -> int:
+        """Sessions in which there are enough windows for a tail."""
+        return self.limit.horizon + self.limit.least_scenarios - 1
+
+    def count_sessions(self, history: Market) -> int:
+        return self.lookback or max(super().count_sessions(history), self._least)
+
     def sample(self, history: Market) -> Array:
-        return scenarios(history, self.limit.horizon, self.lookback)[0]
+        return scenarios(history, self.limit.horizon, self.count_sessions(history))[0]
 
     def allocate(self, returns: Array, cash: float) -> Array:
         skfolio = _skfolio(self.name)
@@ -205,6 +177,8 @@ _BENCHMARKS: dict[str, Callable[..., Strategy]] = {
     "minimum-cvar": MinimumCvar,
     "hrp": HierarchicalRiskParity,
     "risk-parity": RiskParity,
+    "mean-variance": MeanVariance,
+    "momentum-12-1": Momentum,
     "maximum-return": MaximumReturn,
 }
 BENCHMARKS = tuple(_BENCHMARKS)
@@ -248,33 +222,6 @@ def check_name(name: str) -> None:
         )
 
 
-def select_stocks(history: Market, lookback: int) -> NDArray[np.intp]:
-    """Columns of the stocks with a price at each of the last `lookback` + 1 closes, whose price moved in them."""
-    if len(history) <= lookback:
-        return np.empty(0, dtype=np.intp)
-    listed = np.asarray(history.listed[-lookback - 1 :].all(axis=0))
-    # A price that never moves is stale, has no correlation with anything, and would pass for cash.
-    moved = history.gross_returns[-lookback:].std(axis=0) > 1e-9
-    return np.flatnonzero(listed & moved & (np.arange(len(listed)) > 0))
-
-
-def allocate_or_hold(allocate: Callable[[], Array], stocks: NDArray[np.intp], held: Array) -> Array:
-    """Weights [A] from those of the stocks in these columns, the rest in cash; `held` and a warning if that fails."""
-    weights = all_cash(len(held))
-    if not len(stocks):
-        return weights
-    try:
-        parts = allocate()
-    except _failures() as error:
-        reason = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
-        warnings.warn(f"found no solution and keeps what it holds ({reason}).", stacklevel=3)
-        return held
-    parts = np.maximum(parts, 0.0)
-    weights[stocks] = parts / max(parts.sum(), 1.0)
-    weights[0] = max(1.0 - weights[stocks].sum(), 0.0)
-    return weights
-
-
 def _equal(listed: NDArray[np.bool_]) -> Array:
     """[A] equal parts of the listed stocks [N]."""
     weights = all_cash(1 + len(listed))
@@ -296,18 +243,3 @@ def _measure(name: str) -> Any:
     from skfolio import RiskMeasure
 
     return RiskMeasure[name]
-
-
-def fit_weights(model: Any, returns: Any) -> Array:
-    """Fit a skfolio optimiser to returns [S, n], an array or a frame; its weights [n]."""
-    model.fit(returns)
-    return np.asarray(model.weights_, dtype=np.float64)
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """What an optimiser raises when it finds no solution."""
-    if find_spec("skfolio") is None:
-        return ()
-    from skfolio.exceptions import SkfolioError
-
-    return SkfolioError, ValueError, ArithmeticError, np.linalg.LinAlgError

@@ -59,7 +59,8 @@ def backtest(
     horizon: Horizon = None,
     scenarios: ScenarioKind = None,
     start: Annotated[
-        str | None, typer.Option("--start", metavar="YYYY-MM-DD", help="First decision; by default after 252 sessions.")
+        str | None,
+        typer.Option("--start", metavar="YYYY-MM-DD", help="First decision; by default after a year of prices."),
     ] = None,
     end: Annotated[
         str | None, typer.Option("--end", metavar="YYYY-MM-DD", help="Last day; the last by default.")

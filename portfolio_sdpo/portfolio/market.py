@@ -13,13 +13,14 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import DataQualityError, HistoryError, SettingsError
+from portfolio_sdpo.prices.frequency import count_sessions_per_year
 from portfolio_sdpo.prices.survivorship import describe_survivorship
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ Day = str | datetime.date | np.datetime64
 
 CASH = "CASH"
 SESSIONS_PER_YEAR = 252
-WARM_UP = 252
-"""Sessions before the first decision when no start is given, so that what estimates has something to look at."""
+"""Where nothing else is known: daily prices of an exchange."""
+FEWEST_SESSIONS = 60
+"""A year of history counts at least so many sessions, so that weekly and monthly prices can be estimated from."""
 STALE = np.timedelta64(7, "D")
 """How long after its last day a cash rate still counts as known."""
 
@@ -55,6 +57,8 @@ class Market:
     """[T, A] price at t over price at t−1; 1 where there is none (first of a listing, unlisted); cash: 1 + its rate."""
     listed: Mask
     """[T, A] has a price at close t, that is, can be bought then; cash always."""
+    sessions_per_year: float = SESSIONS_PER_YEAR
+    """252 for daily prices of an exchange, 365 around the clock, 52 weekly, 12 monthly."""
 
     def __post_init__(self) -> None:
         shape = len(self.dates), 1 + len(self.tickers)
@@ -67,20 +71,27 @@ class Market:
             array.setflags(write=False)
 
     @classmethod
-    def from_prices(cls, frame: pd.DataFrame, cash_rate: float | pd.Series = 0.0) -> Market:
+    def from_prices(
+        cls, frame: pd.DataFrame, cash_rate: float | pd.Series = 0.0, sessions_per_year: float | None = None
+    ) -> Market:
         """The market of a wide frame (dates × tickers, NaN = no price).
 
-        `cash_rate` is annual, simple and in decimals (0.02 = 2 %), paid as rate/252 a session. Of a series, the money
-        held from t−1 to t earns the last rate known at t−1, and nothing before the first one.
+        `cash_rate` is annual, simple and in decimals (0.02 = 2 %), paid in equal parts by session. Of a series, the
+        money held from t−1 to t earns the last rate known at t−1, and nothing before the first one.
+        `sessions_per_year` is recognised by the dates where it is not given.
 
         >>> import pandas as pd
         >>> prices = pd.DataFrame({"AAPL": [100.0, 110.0]}, index=pd.to_datetime(["2019-01-02", "2019-01-03"]))
         >>> Market.from_prices(prices).gross_returns.tolist()
         [[1.0, 1.0], [1.0, 1.1]]
         """
+        import pandas as pd
+
         dates, tickers, prices = _check_frame(frame)
+        if sessions_per_year is None:
+            sessions_per_year = count_sessions_per_year(pd.DatetimeIndex(dates))
         gross_returns = np.ones((len(dates), 1 + len(tickers)))
-        gross_returns[1:, 0] += _rates(dates[:-1], cash_rate) / SESSIONS_PER_YEAR
+        gross_returns[1:, 0] += _rates(dates[:-1], cash_rate) / sessions_per_year
         listed = np.ones(gross_returns.shape, dtype=np.bool_)
         listed[:, 1:] = ~np.isnan(prices)
         with np.errstate(over="ignore", under="ignore"):
@@ -93,7 +104,7 @@ class Market:
                 f"{tickers[asset - 1]} moves by the factor {gross_returns[day, asset]} on {dates[day]}: "
                 "correct that price."
             )
-        return cls(dates, tickers, gross_returns, listed)
+        return cls(dates, tickers, gross_returns, listed, sessions_per_year)
 
     @property
     def assets(self) -> tuple[str, ...]:
@@ -136,7 +147,7 @@ class Market:
 
     def _slice(self, first: int, stop: int) -> Market:
         rows = slice(first, stop)
-        return Market(self.dates[rows], self.tickers, self.gross_returns[rows], self.listed[rows])
+        return replace(self, dates=self.dates[rows], gross_returns=self.gross_returns[rows], listed=self.listed[rows])
 
     def _check_day(self, field: str, value: Day) -> np.datetime64:
         day = _day(field, value)
@@ -146,6 +157,11 @@ class Market:
                 "choose a day inside or import more prices."
             )
         return day
+
+
+def count_sessions_of_a_year(market: Market) -> int:
+    """A year of sessions for what estimates from the past: 252 of daily prices, never fewer than `FEWEST_SESSIONS`."""
+    return max(round(market.sessions_per_year), FEWEST_SESSIONS)
 
 
 def all_cash(assets: int) -> Array:
@@ -220,13 +236,14 @@ def _make_market(
     from portfolio_sdpo.prices.snapshots import content_hash
 
     rate = _cash_rate(cash)
-    market = Market.from_prices(frame, rate)
+    market = Market.from_prices(frame, rate, facts.get("sessions_per_year"))
     facts |= {
         "sha256": content_hash(frame),
         "tickers": [str(ticker) for ticker in frame.columns],
         "first": str(market.dates[0]),
         "last": str(market.dates[-1]),
         "sessions": len(market),
+        "sessions_per_year": market.sessions_per_year,
     }
     if not isinstance(rate, float):
         facts["cash_sha256"] = _series_hash(rate)
@@ -245,6 +262,7 @@ def _load_prices(snapshot: str | None) -> tuple[pd.DataFrame, dict[str, Any], st
             "source": manifest.source,
             "adjustment": manifest.adjustment,
             "notes": [*manifest.notes, *manifest.warnings],
+            "sessions_per_year": manifest.periods_per_year,
         }
         return found.frame, facts, manifest.survivorship
     from portfolio_sdpo.prices.cleaning import clean
@@ -275,13 +293,14 @@ def _cash_rate(cash: Cash | pd.Series) -> float | pd.Series:
 def select_days(
     market: Market, start: datetime.date | None, end: datetime.date | None
 ) -> tuple[datetime.date, datetime.date]:
-    """The first and the last day of a backtest; without a start, the first is the one after `WARM_UP` sessions."""
-    if start is None and len(market) < WARM_UP + 2:
+    """The first and the last day of a backtest; without a start, the first is the one after a year of prices."""
+    warm_up = count_sessions_of_a_year(market)
+    if start is None and len(market) < warm_up + 2:
         raise HistoryError(
-            f"The prices have {len(market)} sessions, and a backtest begins after {WARM_UP} of them: "
+            f"The prices have {len(market)} sessions, and a backtest begins after {warm_up} of them: "
             "import more prices or give a start."
         )
-    first, last = market.span(market.dates[WARM_UP] if start is None else start, end)
+    first, last = market.span(market.dates[warm_up] if start is None else start, end)
     return market.dates[first].astype(datetime.date), market.dates[last].astype(datetime.date)
 
 

@@ -1,9 +1,10 @@
-"""Measures of daily returns, in NumPy, for one path or a batch of them: `[..., D]` to `[...]`.
+"""Measures of returns per session, in NumPy, for one path or a batch of them: `[..., D]` to `[...]`.
 
 Written out rather than taken from skfolio, because confidence intervals need thousands of paths at once and a missing
 extra should not cost the headline figures; the tests hold each of them against skfolio and the risk measures of the
 agent. Returns are simple (0.01 = 1 %), losses are negative throughout: VaR, CVaR and drawdown are numbers ≤ 0 for a
-strategy that lost. α is the tail fraction. A year has 252 sessions. What is not defined is NaN, never a warning.
+strategy that lost. α is the tail fraction. A year has 252 sessions unless `per_year` says otherwise (`Market.sessions_per_year`). What is
+not defined is NaN, never a warning.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _NO_SPREAD = 1e-12
 """A standard deviation below this is rounding: 252 returns of a constant rate have about 1e-17."""
 
 
-def cagr(returns: Array) -> Array:
+def cagr(returns: Array, per_year: float = SESSIONS_PER_YEAR) -> Array:
     """Compound growth per year.
 
     >>> float(cagr(np.full(252, 0.0)))
@@ -28,26 +29,26 @@ def cagr(returns: Array) -> Array:
     """
     with np.errstate(over="ignore", divide="ignore"):
         grown = np.log1p(returns).sum(-1)
-        rate = np.expm1(grown * SESSIONS_PER_YEAR / max(returns.shape[-1], 1))
+        rate = np.expm1(grown * per_year / max(returns.shape[-1], 1))
     return _defined(rate, returns.shape[-1] > 0)
 
 
-def volatility(returns: Array) -> Array:
-    """Standard deviation (N − 1) of daily returns, times √252."""
-    return _spread(returns) * math.sqrt(SESSIONS_PER_YEAR)
+def volatility(returns: Array, per_year: float = SESSIONS_PER_YEAR) -> Array:
+    """Standard deviation (N − 1) of returns per session, times √per_year."""
+    return _spread(returns) * math.sqrt(per_year)
 
 
-def sharpe(excess: Array) -> Array:
-    """Mean over standard deviation (N − 1) of daily returns in excess of cash, times √252."""
-    return _ratio(excess.sum(-1) / max(excess.shape[-1], 1), _spread(excess)) * math.sqrt(SESSIONS_PER_YEAR)
+def sharpe(excess: Array, per_year: float = SESSIONS_PER_YEAR) -> Array:
+    """Mean over standard deviation (N − 1) of returns per session in excess of cash, times √per_year."""
+    return _ratio(excess.sum(-1) / max(excess.shape[-1], 1), _spread(excess)) * math.sqrt(per_year)
 
 
-def sortino(excess: Array) -> Array:
-    """Mean over downside deviation, √(mean of min(excess, 0)²) over all days, times √252."""
+def sortino(excess: Array, per_year: float = SESSIONS_PER_YEAR) -> Array:
+    """Mean over downside deviation, √(mean of min(excess, 0)²) over all sessions, times √per_year."""
     if excess.shape[-1] == 0:
         return np.full(excess.shape[:-1], np.nan)
     downside = np.sqrt(np.square(np.minimum(excess, 0.0)).mean(-1))
-    return _ratio(excess.mean(-1), downside) * math.sqrt(SESSIONS_PER_YEAR)
+    return _ratio(excess.mean(-1), downside) * math.sqrt(per_year)
 
 
 def drawdowns(returns: Array) -> Array:
@@ -63,9 +64,9 @@ def max_drawdown(returns: Array) -> Array:
     return drawdowns(returns).min(-1)
 
 
-def calmar(returns: Array) -> Array:
+def calmar(returns: Array, per_year: float = SESSIONS_PER_YEAR) -> Array:
     """Yearly growth over the depth of the deepest drawdown."""
-    return _ratio(cagr(returns), -max_drawdown(returns))
+    return _ratio(cagr(returns, per_year), -max_drawdown(returns))
 
 
 def hit_rate(returns: Array) -> Array:

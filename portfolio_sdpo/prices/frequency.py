@@ -1,4 +1,7 @@
-"""How often prices come: every session, every day, every week, every month."""
+"""How often prices come (every session, day, week, month), and what a span of them is called.
+
+Where nothing else is said, a session is one row of a price table, whatever time lies between two rows.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,8 @@ QUARTERLY = Frequency("quarterly", 4, None, 1)
 YEARLY = Frequency("yearly", 1, None, 1)
 IRREGULAR = Frequency("irregular", None, None, 1)
 _BY_GAP = ((5, 9, WEEKLY), (26, 33, MONTHLY), (85, 95, QUARTERLY), (350, 380, YEARLY))
+_UNITS = {252.0: "session", 365.0: "day", 52.0: "week", 12.0: "month", 4.0: "quarter", 1.0: "year"}
+_DAYS_PER_YEAR = 365.25
 FEWEST_DATES = 8
 """Fewer dates are taken for daily ones unless they are further apart than over a long weekend."""
 _MOST_DAYS = 4
@@ -59,3 +64,34 @@ def recognise_frequency(index: pd.DatetimeIndex) -> Frequency:
         if shortest <= typical <= longest and (gaps >= shortest - 2).mean() > 0.9:
             return frequency
     return IRREGULAR
+
+
+def count_sessions_per_year(index: pd.DatetimeIndex) -> float:
+    """How many dates a year has: 252 daily ones, 365 around the clock, 52 weeks, 12 months; irregular ones are counted.
+
+    >>> count_sessions_per_year(pd.date_range("2020-01-03", periods=100, freq="W-FRI"))
+    52.0
+    """
+    known = recognise_frequency(index).periods_per_year
+    if known is not None:
+        return float(known)
+    days = index.to_numpy().astype("datetime64[D]")
+    return float((len(days) - 1) * _DAYS_PER_YEAR / (days[-1] - days[0]).astype(int))
+
+
+def name_session(sessions_per_year: float | None) -> str:
+    """What a session is called where there are so many of them in a year; None is taken for the exchange's 252.
+
+    >>> name_session(52), name_session(87.3)
+    ('week', 'session')
+    """
+    return _UNITS.get(252.0 if sessions_per_year is None else float(sessions_per_year), "session")
+
+
+def describe_sessions(count: int, sessions_per_year: float | None) -> str:
+    """A number of sessions in words.
+
+    >>> describe_sessions(15, 52), describe_sessions(1, 252)
+    ('15 weeks', '1 session')
+    """
+    return f"{count} {name_session(sessions_per_year)}{'s' * (count != 1)}"

@@ -17,12 +17,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from portfolio_sdpo.backtest.bootstrap import Bootstrap
 from portfolio_sdpo.backtest.coverage import check_promise
 from portfolio_sdpo.backtest.simulate import Track
-from portfolio_sdpo.backtest.statistics import Bootstrap, growth_difference, summarise
+from portfolio_sdpo.backtest.statistics import growth_difference, summarise
 from portfolio_sdpo.portfolio.shield import CvarLimit
 
-FIGURES = ("final_wealth", "cagr", "volatility", "sharpe", "max_drawdown", "cvar_window", "turnover", "cost")
+FIGURES = (
+    "final_wealth",
+    "total_return",
+    "cagr",
+    "volatility",
+    "sharpe",
+    "max_drawdown",
+    "cvar_window",
+    "turnover",
+    "cost",
+)
 
 
 @dataclass(frozen=True)
@@ -78,8 +89,9 @@ def evaluate_challenger(
     figures["difference"] = difference
     low, high = difference["interval"]
     worse = high < 0.0
+    yearly = "yearly " if difference["span"] == "year" else ""
     reason += (
-        f", and its yearly growth minus the champion's was {_percent(difference['growth'], sign=True)} "
+        f", and its {yearly}growth minus the champion's was {_percent(difference['growth'], sign=True)} "
         f"({_percent(confidence)} interval {_percent(low, sign=True)} to {_percent(high, sign=True)})"
     )
     if worse:
@@ -89,8 +101,8 @@ def evaluate_challenger(
 
 def _compare_growth(track: Track, rival: Track, bootstrap: Bootstrap) -> dict[str, Any]:
     if (track.returns == rival.returns).all():
-        return {"growth": 0.0, "interval": [0.0, 0.0]}
-    return growth_difference(track.returns, rival.returns, bootstrap)
+        return {"growth": 0.0, "interval": [0.0, 0.0], "span": "track"}
+    return growth_difference(track.returns, rival.returns, bootstrap, track.sessions_per_year)
 
 
 def _select_figures(track: Track, limit: CvarLimit) -> dict[str, Any]:

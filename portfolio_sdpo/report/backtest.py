@@ -71,9 +71,9 @@ def backtest(
           (1 + n_tickers,) with CASH first; it returns such weights, or a Series or mapping by ticker. Its attribute
           `every` is the number of sessions from one decision to the next (default 1);
         - a skfolio optimiser, or anything else with `fit(returns)` and then `weights_`, fitted every five sessions to
-          the last 252 of them.
+          the last year of them.
     start : str or date, optional
-        The day of the first decision; by default the first with 252 sessions before it.
+        The day of the first decision; by default the first with a year of prices before it.
     end : str or date, optional
         The last day; by default that of the prices.
     fee_bps : float, default 5.0

@@ -9,12 +9,15 @@ import pytest
 from scipy.optimize import linprog
 
 from portfolio_sdpo.backtest import STRATEGIES, CvarLimit, make_strategy, simulate, strategies
+from portfolio_sdpo.backtest.closed_form import maximise_sharpe
+from portfolio_sdpo.backtest.lookback import select_stocks
 from portfolio_sdpo.common import plugins
 from portfolio_sdpo.errors import MissingExtraError, SettingsError
 from portfolio_sdpo.portfolio.filtered_shield import largest_share, scenarios
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk
 
+FORMULAS = ("inverse-volatility", "mean-variance", "momentum-12-1")
 ESTIMATED = [name for name in STRATEGIES if name not in ("cash", "buy-and-hold", "equal-weight")]
 
 
@@ -86,8 +89,8 @@ def test_only_stocks_with_a_full_history_take_part(prices, name):
     frame.iloc[50, 2] = np.nan  # suspended
     frame.iloc[:, 3] = 10.0  # stale
     market, strategy = Market.from_prices(frame), short(name)
-    assert strategies.select_stocks(market.until(51), 22).tolist() == [1]
-    assert strategies.select_stocks(market.until(52), 22).tolist() == [1, 2]
+    assert select_stocks(market.until(51), 22).tolist() == [1]
+    assert select_stocks(market.until(52), 22).tolist() == [1, 2]
     weights = strategy.decide(market.until(51), cash_only(5))
     assert weights[0] + weights[1] == pytest.approx(1)
     weights = strategy.decide(market.until(69), cash_only(5))
@@ -133,6 +136,68 @@ def test_closed_forms_for_two_uncorrelated_stocks(name, power):
     weights = make_strategy(name, lookback=200).decide(uncorrelated(*scales), cash_only(3))
     expected = scales**-power / (scales**-power).sum()
     np.testing.assert_allclose(weights, [0, *expected], atol=5e-4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.8])
+def test_the_closed_form_mix_is_the_optimum_that_a_solver_finds(seed, correlation):
+    from scipy.optimize import minimize
+
+    rng = np.random.default_rng(seed)
+    mean, spread = rng.normal(0.0004, 0.0006, 7), rng.uniform(0.008, 0.03, 7)
+    covariance = np.outer(spread, spread) * (correlation + (1 - correlation) * np.eye(7))
+    weights = maximise_sharpe(mean, spread, correlation)
+
+    def negative_sharpe(parts):
+        return -(mean @ parts) / math.sqrt(parts @ covariance @ parts)
+
+    found = minimize(
+        negative_sharpe,
+        np.full(7, 1 / 7),
+        bounds=[(0, 1)] * 7,
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
+    )
+    assert weights.min() >= 0 and weights.sum() == pytest.approx(1)
+    assert negative_sharpe(weights) <= found.fun + 1e-9
+
+
+def test_the_mix_of_uncorrelated_stocks_is_mean_over_variance():
+    scales, mean = np.array([0.01, 0.02]), 0.001
+    market = uncorrelated(*scales, mean=mean)
+    weights = make_strategy("mean-variance", lookback=200, shrink=1.0).decide(market, cash_only(3))
+    np.testing.assert_allclose(weights, [0, *(scales**-2 / (scales**-2).sum())], atol=1e-9)
+
+
+def test_the_mix_holds_cash_where_no_stock_earned_more():
+    market = uncorrelated(0.01, 0.02, mean=-0.001)
+    np.testing.assert_array_equal(
+        make_strategy("mean-variance", lookback=200).decide(market, cash_only(3)), cash_only(3)
+    )
+
+
+def test_momentum_leaves_out_the_last_month():
+    days = pd.bdate_range("2019-01-02", periods=260)
+    grown = np.ones((260, 4))
+    grown[30:, 0] = 2.0  # doubled within the year
+    grown[250:, 0] = 1.0  # and fell back in its last month
+    grown[30:, 1] = 1.5
+    grown[250:, 2] = 9.0  # rose in the last month only
+    frame = pd.DataFrame(100 * grown * (1 + 1e-6 * np.arange(260))[:, None], index=days, columns=list("ABCD"))
+    frame.iloc[::2] *= 1 + 1e-5  # no price may be stale
+    market = Market.from_prices(frame)
+    for share, expected in ((0.25, [0, 1, 0, 0, 0]), (0.5, [0, 0.5, 0.5, 0, 0]), (0.3, [0, 0.5, 0.5, 0, 0])):
+        np.testing.assert_array_equal(
+            make_strategy("momentum-12-1", share=share).decide(market, cash_only(5)), expected
+        )
+
+
+def test_a_year_is_as_long_as_the_prices_say():
+    """252 daily sessions, 365 around the clock; of weekly and monthly prices as many as estimates need."""
+    for freq, sessions, months in (("B", 252, 252), ("D", 365, 365), ("W-FRI", 60, 52), ("ME", 60, 12)):
+        days = pd.date_range("2000-01-01", periods=80, freq=freq)
+        market = Market.from_prices(pd.DataFrame({"A": np.linspace(1, 2, 80)}, index=days))
+        assert make_strategy("hrp").count_sessions(market) == sessions
+        assert make_strategy("momentum-12-1").count_sessions(market) == months
 
 
 def least_cvar(excess, alpha):
@@ -210,7 +275,7 @@ def test_maximum_return_notes_that_cash_itself_misses_the_limit(prices):
     assert "holds all cash, which itself misses the limit" in track.notes[0]
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATED if name != "inverse-volatility"])
+@pytest.mark.parametrize("name", [name for name in ESTIMATED if name not in FORMULAS])
 def test_a_failed_optimiser_keeps_what_is_held_and_is_noted(prices, name, monkeypatch):
     def fail(model, returns):
         raise ValueError("no solution.\nMore about it. And more.")
@@ -244,8 +309,8 @@ def test_without_skfolio_a_command_is_named(prices, monkeypatch):
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(SettingsError, match="there is no 'momentum'; there are cash"):
-        make_strategy("momentum")
+    with pytest.raises(SettingsError, match="there is no 'minimum-risk'.*; there are cash"):
+        make_strategy("minimum-risk")
     with pytest.raises(SettingsError, match=r"HierarchicalRiskParity\.every"):
         make_strategy("hrp", every=0)
     with pytest.raises(SettingsError, match="need at least 34 sessions"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from portfolio_sdpo.backtest.statistics import Bootstrap, growth_difference
+from portfolio_sdpo.backtest.bootstrap import Bootstrap
+from portfolio_sdpo.backtest.statistics import growth_difference
+from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
 from portfolio_sdpo.report.figures import Spec, line_styles
 from portfolio_sdpo.report.formats import NONE, percent, share, span, table, verdict
 from portfolio_sdpo.report.sections import COLUMNS, figure_of, interval_of
@@ -56,7 +58,7 @@ def render_differences(lines: Sequence[Line], rival: Line) -> str:
             cells = f"<td>{NONE}</td><td>no common sessions</td><td>0</td>"
         else:
             bootstrap = None if line.bootstrap is None else Bootstrap.model_validate(line.bootstrap)
-            found = growth_difference(*both, bootstrap)
+            found = growth_difference(*both, bootstrap, line.group.median.get("sessions_per_year") or SESSIONS_PER_YEAR)
             low, high = found["interval"] or (None, None)
             interval = "" if low is None or high is None else span(low, high, percent)
             cells = f"<td>{figure_of(found, 'growth', percent)}</td><td>{interval}</td><td>{len(both[0])}</td>"
