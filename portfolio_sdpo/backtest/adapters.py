@@ -50,10 +50,10 @@ class DecisionAdapter:
 class OptimiserStrategy:
     """A skfolio optimiser, or anything else with `fit(returns)` and then `weights_`, as a `Strategy`.
 
-    At every decision a copy of the optimiser is fitted to the simple returns of the last `lookback` sessions (None: a year of them): a
-    frame of sessions × the stocks that have a price in all of them. What its weights leave of 1 is cash. If it has a
-    parameter `previous_weights` that is None, it is told what is held. Where it finds no solution, what is held is kept
-    and the track has a note.
+    At every decision a copy of the optimiser is fitted to the simple returns of the last `lookback` sessions (None: a
+    year of them): a frame of sessions × the stocks that have a price in all of them. What its weights leave of 1 is
+    cash. If it has a parameter `previous_weights` that is None, it is told what is held. Where it finds no solution,
+    what is held is kept and the track has a note.
     """
 
     def __init__(self, optimiser: Any, name: str | None = None, *, lookback: int | None = None, every: int = 5) -> None:

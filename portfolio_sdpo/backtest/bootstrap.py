@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from portfolio_sdpo.common.extras import require_extra
+from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.portfolio.market import Array
 from portfolio_sdpo.portfolio.scenarios import politis_white
 from portfolio_sdpo.settings import Settings

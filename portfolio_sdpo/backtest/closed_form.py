@@ -25,10 +25,10 @@ class MeanVariance(LookbackStrategy):
     """The fully invested long-only mix of highest Sharpe ratio, where all pairs of stocks have the same correlation.
 
     With the average correlation ρ in the place of all of them, the optimum is a formula (Elton, Gruber and Padberg,
-    1976): stocks in the order of their ratio of mean excess return to standard deviation σ, as long as the ratio exceeds
-    a cut-off C, have the weight (ratio − C) / σ, up to a common factor. So a year of prices is asked for two figures per
-    stock and one for all of them, instead of a matrix that it cannot tell. Mean returns are pulled towards their average
-    by `shrink`: past winners owe much to luck. Where no stock earned more than cash, it holds cash.
+    1976): stocks in the order of their ratio of mean excess return to standard deviation σ, as long as the ratio
+    exceeds a cut-off C, have the weight (ratio − C) / σ, up to a common factor. So a year of prices is asked for two
+    figures per stock and one for all of them, instead of a matrix that it cannot tell. Mean returns are pulled towards
+    their average by `shrink`: past winners owe much to luck. Where no stock earned more than cash, it holds cash.
     """
 
     name: Literal["mean-variance"] = "mean-variance"

@@ -1,4 +1,4 @@
-"""What the strategies share that estimate from the last sessions: which stocks take part, and what happens in a failure."""
+"""What the strategies share that estimate from the last sessions: who takes part, and what happens in a failure."""
 
 from __future__ import annotations
 

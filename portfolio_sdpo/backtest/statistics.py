@@ -2,8 +2,8 @@
 
 Conventions, in one place: returns are simple and net of fees; losses are negative (VaR, CVaR, drawdown); α is the tail
 fraction; Sharpe and Sortino are in excess of what cash earned; a year has as many sessions as the prices have in one
-(`Track.sessions_per_year`). What is not defined is NaN in the record and null in JSON: a rate per year of a track that is
-shorter than a year, ratios to a volatility that is next to nothing, a window longer than the track.
+(`Track.sessions_per_year`). What is not defined is NaN in the record and null in JSON: a rate per year of a track that
+is shorter than a year, ratios to a volatility that is next to nothing, a window longer than the track.
 
 Intervals come from a stationary block bootstrap of the sessions (`bootstrap`); those of the CVaR of periods from
 simulated markets whose volatility clusters as the track's does (`tail_interval`), since resampled blocks of one past
@@ -23,7 +23,6 @@ from portfolio_sdpo.backtest.bootstrap import Bootstrap, resample_days
 from portfolio_sdpo.backtest.sharpe import deflated_sharpe, probabilistic_sharpe, varies
 from portfolio_sdpo.backtest.simulate import Track
 from portfolio_sdpo.common.files import json_ready
-from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio import return_measures as measures
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array

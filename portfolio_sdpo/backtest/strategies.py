@@ -1,8 +1,9 @@
 """Benchmark strategies by name, and the registry through which other packages add theirs.
 
-Rules that all benchmarks share: what needs history looks at the last `lookback` sessions, by default a year; a stock takes part at close t
-when it has had a price at every close of them, up to and including t, and moved at all; all others have weight 0; with
-no such stock the strategy is in cash. Rebalanced every `every` sessions. No strategy takes fees into account.
+Rules that all benchmarks share: what needs history looks at the last `lookback` sessions, by default a year; a stock
+takes part at close t when it has had a price at every close of them, up to and including t, and moved at all; all
+others have weight 0; with no such stock the strategy is in cash. Rebalanced every `every` sessions. No strategy takes
+fees into account.
 
 The optimisers are skfolio's (extra `backtest`). Where one fails, the strategy keeps what it holds and warns, which
 `simulate` records in the track's notes. Only `MaximumReturn` chooses how much cash to hold: a minimum of risk with cash

@@ -3,8 +3,8 @@
 Written out rather than taken from skfolio, because confidence intervals need thousands of paths at once and a missing
 extra should not cost the headline figures; the tests hold each of them against skfolio and the risk measures of the
 agent. Returns are simple (0.01 = 1 %), losses are negative throughout: VaR, CVaR and drawdown are numbers ≤ 0 for a
-strategy that lost. α is the tail fraction. A year has 252 sessions unless `per_year` says otherwise (`Market.sessions_per_year`). What is
-not defined is NaN, never a warning.
+strategy that lost. α is the tail fraction. A year has 252 sessions unless `per_year` says otherwise
+(`Market.sessions_per_year`). What is not defined is NaN, never a warning.
 """
 
 from __future__ import annotations

@@ -6,9 +6,12 @@ Where nothing else is said, a session is one row of a price table, whatever time
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 AUTOMATIC = "auto"
 """The calendar that is chosen by the frequency of the dates."""
@@ -47,6 +50,7 @@ _MOST_DAYS = 4
 def recognise_frequency(index: pd.DatetimeIndex) -> Frequency:
     """The frequency of the dates, by the gap that most of them have.
 
+    >>> import pandas as pd
     >>> recognise_frequency(pd.bdate_range("2020-01-01", periods=50)).name
     'daily'
     >>> recognise_frequency(pd.date_range("2020-01-31", periods=24, freq="ME")).name
@@ -69,6 +73,7 @@ def recognise_frequency(index: pd.DatetimeIndex) -> Frequency:
 def count_sessions_per_year(index: pd.DatetimeIndex) -> float:
     """How many dates a year has: 252 daily ones, 365 around the clock, 52 weeks, 12 months; irregular ones are counted.
 
+    >>> import pandas as pd
     >>> count_sessions_per_year(pd.date_range("2020-01-03", periods=100, freq="W-FRI"))
     52.0
     """

@@ -332,15 +332,25 @@ def _row(group: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
 
 
 def figure_of(record: dict[str, Any], field: str, written: Format) -> str:
-    """A figure of a record, with its full precision beside it."""
-    value = record[field]
-    return NONE if value is None else f"<data value='{value!r}' data-name='{field}'>{written(value)}</data>"
+    """A figure of a record, with its full precision beside it; "–" where a record, or an older one, has none."""
+    shown = _shown_field(record, field)
+    value = record.get(shown)
+    if value is None:
+        return NONE
+    label = "<small>in all, below a year</small>" if shown != field else ""
+    return f"<data value='{value!r}' data-name='{shown}'>{written(value)}</data>{label}"
 
 
 def interval_of(record: dict[str, Any], field: str, written: Format) -> str:
     """Its interval, or nothing."""
-    low, high = record["intervals"].get(field, (None, None))
+    low, high = record["intervals"].get(_shown_field(record, field), (None, None))
     return "" if low is None or high is None else span(low, high, written)
+
+
+def _shown_field(record: dict[str, Any], field: str) -> str:
+    """The figure that is shown as `field`: of a track below a year, its whole return in the place of a yearly rate."""
+    whole = field == "cagr" and record["cagr"] is None and record.get("total_return") is not None
+    return "total_return" if whole else field
 
 
 def _p(value: float | None) -> str:

@@ -309,7 +309,7 @@ def test_without_skfolio_a_command_is_named(prices, monkeypatch):
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(SettingsError, match="there is no 'minimum-risk'.*; there are cash"):
+    with pytest.raises(SettingsError, match=r"there is no 'minimum-risk'.*; there are cash"):
         make_strategy("minimum-risk")
     with pytest.raises(SettingsError, match=r"HierarchicalRiskParity\.every"):
         make_strategy("hrp", every=0)
