@@ -30,6 +30,16 @@ class ServeSettings(AnswerSettings):
     """Requests that may arrive at once."""
     max_body: int = Field(default=8_000_000, ge=1_000)
     """Bytes of a request's body."""
+    max_bodies: int = Field(default=64_000_000, ge=1_000)
+    """Bytes of bodies that may be in memory at a time; a quarter of them for each caller."""
+    max_connections: int = Field(default=1_000, ge=1)
+    """Connections that may be open at a time; fewer where the system's limit of open files is lower."""
+    header_timeout: float = Field(default=10.0, gt=0)
+    """Seconds that the head of a request may take to arrive."""
+    body_timeout: float = Field(default=30.0, gt=0)
+    """Seconds that the body of a request may take to arrive."""
+    decision_timeout: float = Field(default=60.0, gt=0)
+    """Seconds that a decision on posted prices may take, with the time that it waits for its turn."""
     check_every: float = Field(default=0.5, gt=0)
     """Seconds between two checks of champion, prices and keys."""
     lease: float = Field(default=15.0, gt=0)

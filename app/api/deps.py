@@ -23,8 +23,9 @@ from portfolio_sdpo.registry.keys import Scope
 from .auth import KeyCache
 from .config import ServeSettings
 from .services.auditor import Auditor
+from .services.bodies import BodyBudget
+from .services.decisions import DecisionQueue
 from .services.metrics import Metrics
-from .services.posted_prices import DecisionQueue
 from .services.publisher import Publisher
 from .services.retrain_jobs import RetrainJobs
 
@@ -41,6 +42,7 @@ class Services:
         self.auditor = Auditor(registry, strict=settings.audit == "strict")
         self.retraining = RetrainJobs(registry, settings.registry)
         self.queue = DecisionQueue()
+        self.bodies = BodyBudget(settings.max_bodies, settings.max_body)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from portfolio_sdpo.errors import (
@@ -51,11 +52,13 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "key-needed": (401, "An API key is needed"),
     "scope-needed": (403, "The key's scope is insufficient"),
     "host-refused": (403, "The host is not allowed"),
+    "several-hosts": (400, "The host is ambiguous"),
     "not-found": (404, "Not found"),
     "body-too-large": (413, "The body is too large"),
     "unsupported-media-type": (415, "Unsupported media type"),
     "too-many-requests": (429, "Too many requests"),
     "busy": (429, "The service is busy"),
+    "too-slow": (503, "The decision took too long"),
     "record-damaged": (500, "A record is damaged"),
     "internal": (500, "Internal error"),
 }
@@ -159,6 +162,10 @@ def add_error_handlers(app: FastAPI) -> None:
             close = {"Connection": "close"}  # the rest of the body is not read
             too_large = ProblemError("body-too-large", "The body is larger than allowed: send less.", headers=close)
             return too_large.respond(_get_request_id(request))
+        if error.status_code == 429:
+            close = {"Retry-After": "2", "Connection": "close"}
+            busy = ProblemError("busy", "Too many bodies are being received: try again later.", headers=close)
+            return busy.respond(_get_request_id(request))
         title = HTTPStatus(error.status_code).phrase
         details = {
             400: "The body cannot be read: send JSON in UTF-8.",
@@ -170,6 +177,11 @@ def add_error_handlers(app: FastAPI) -> None:
         if error.status_code == 405:
             headers["allow"] = ", ".join(_list_methods(app, request.url.path)) or headers.get("allow", "GET")
         return _response("about:blank", error.status_code, title, detail, _get_request_id(request), headers, {})
+
+    @app.exception_handler(ClientDisconnect)
+    async def note_departure(request: Request, error: ClientDisconnect) -> Response:
+        log.info("The client of request %s left before it was answered.", _get_request_id(request))
+        return Response(status_code=499)  # which nobody receives
 
     @app.exception_handler(Exception)
     async def report_internal_error(request: Request, error: Exception) -> Response:

@@ -89,6 +89,7 @@ def stop_services(services: Services) -> None:
     services.publisher.close()
     services.keys.close()
     services.retraining.close()
+    services.queue.close()
     lost = services.auditor.close()
     if lost:
         log.critical("%d rows of the audit log could not be written and are lost.", lost)

@@ -6,6 +6,7 @@ microseconds, since every request pays for it.
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 import secrets
@@ -23,6 +24,7 @@ from portfolio_sdpo.registry import ApiKey
 from .auth import is_cross_site, is_local_host, read_secret
 from .deps import DeclaredAccess, Services
 from .errors import ProblemError, to_problem
+from .services.bodies import BodyBudget
 from .services.rate_limiter import RateLimiter
 
 SECURITY_HEADERS = [
@@ -31,10 +33,22 @@ SECURITY_HEADERS = [
     (b"referrer-policy", b"no-referrer"),
 ]
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-READ_HEADERS = frozenset(
-    {b"authorization", b"x-api-key", b"x-request-id", b"content-length", b"host", b"origin", b"sec-fetch-site"}
+FORWARDED = frozenset(
+    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
 )
+"""Headers by which a proxy says that it passes on the request of somebody else."""
+READ_HEADERS = FORWARDED | {
+    b"authorization",
+    b"x-api-key",
+    b"x-request-id",
+    b"content-length",
+    b"host",
+    b"origin",
+    b"sec-fetch-site",
+}
 """The request headers that are looked at here."""
+
+log = logging.getLogger("portfolio_sdpo.api")
 
 
 class BodyTooLarge(HTTPException):
@@ -52,6 +66,7 @@ class RequestMiddleware:
         self.settings = services.settings
         self.keys = services.keys
         self.metrics = services.metrics
+        self.bodies = services.bodies
         self.limiter = RateLimiter(services.settings.rate, services.settings.burst)
         declared = list(access)
         self.public = frozenset({each.path for each in declared if each.scope is None} | {app.openapi_url})
@@ -76,16 +91,22 @@ class RequestMiddleware:
                 message["headers"] = _add_headers(message.get("headers", ()), request_id)
             await send(message)
 
-        body = _BoundedBody(receive, self.settings.max_body)
-        has_body = scope["method"] not in ("GET", "HEAD")
+        body = None
         try:
             await self._admit(scope, headers)
-            await self.app(scope, body.receive if has_body else receive, send_with_headers)
+            if scope["method"] not in ("GET", "HEAD"):
+                body = _BoundedBody(receive, self.settings.max_body, self.bodies, scope["caller"])
+            await self.app(scope, receive if body is None else body.receive, send_with_headers)
         except ProblemError as problem:
             await problem.respond(request_id)(scope, receive, send_with_headers)
         except PortfolioSdpoError as error:
             await to_problem(error).respond(request_id)(scope, receive, send_with_headers)
+        except Exception:
+            # Starlette has answered it already.
+            log.exception("Request %s failed by an error of the service.", request_id)
         finally:
+            if body is not None:
+                body.release()
             route = getattr(scope.get("route"), "path", "other")
             self.metrics.count(scope["method"], route, status, time.perf_counter() - began)
 
@@ -100,18 +121,22 @@ class RequestMiddleware:
         """Check key, scope, rate and announced length; a `ProblemError` says what is wrong."""
         path, method = scope["path"], scope["method"]
         client = scope.get("client")
-        caller = client[0] if client else "unknown"
+        caller = scope["caller"] = client[0] if client else "unknown"
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            raise ProblemError("several-hosts", "The request names several hosts: send one Host header.")
         if path in self.public:
-            self._count_request(caller)
+            scope["known"] = await self._is_known(headers, caller)
         elif not self.keys.required:
-            # Without keys only this machine may ask, and no web page whose name resolves to it.
-            if not is_local_host(headers.get(b"host", b"")) or is_cross_site(headers):
+            if not _is_local(headers):
                 raise ProblemError(
-                    "host-refused", "Without API keys only requests to localhost are answered: create a key."
+                    "host-refused",
+                    "Without API keys only requests of this machine to localhost are answered, and none that a proxy "
+                    "or a web page passes on: create a key with `portfolio-sdpo keys create NAME`.",
                 )
             self._count_request(caller)
         else:
             key = await self._authenticate(read_secret(headers), caller)
+            scope["caller"] = key.id
             # By prefix: a router may ignore what follows, such as a line break.
             needs_train = any(method == verb and path.startswith(start) for verb, start in self.training)
             if needs_train and not key.allows("train"):
@@ -119,6 +144,14 @@ class RequestMiddleware:
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > self.settings.max_body):
             raise _body_too_large(self.settings.max_body)
+
+    async def _is_known(self, headers: dict[bytes, bytes], caller: str) -> bool:
+        """Whether a caller of a public address may be told more: with a key, or where none is needed."""
+        self._count_request(caller)
+        if not self.keys.required:
+            return _is_local(headers)
+        secret = read_secret(headers)
+        return secret is not None and (self.keys.find(secret) or await self.keys.check(secret)) is not None
 
     async def _authenticate(self, secret: str | None, caller: str) -> ApiKey:
         if secret is None:
@@ -146,17 +179,32 @@ class RequestMiddleware:
 class _BoundedBody:
     """A body that raises an error when it grows too large, whether or not its length was announced."""
 
-    def __init__(self, receive: Receive, max_bytes: int) -> None:
+    def __init__(self, receive: Receive, max_bytes: int, budget: BodyBudget, caller: str) -> None:
         self._receive = receive
         self._left = max_bytes
+        self._budget = budget
+        self._caller = caller
+        self._taken = 0
 
     async def receive(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            self._left -= size
             if self._left < 0:
                 raise BodyTooLarge
+            self._taken += size
+            self._budget.take(self._caller, size)
         return message
+
+    def release(self) -> None:
+        """Give the bytes back when the request has ended."""
+        self._budget.give_back(self._caller, self._taken)
+
+
+def _is_local(headers: dict[bytes, bytes]) -> bool:
+    """Whether a request comes from this machine itself: from no proxy, and from no web page that resolves to it."""
+    return is_local_host(headers.get(b"host", b"")) and not is_cross_site(headers) and FORWARDED.isdisjoint(headers)
 
 
 def _body_too_large(max_bytes: int) -> ProblemError:

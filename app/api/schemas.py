@@ -212,7 +212,7 @@ class Health(Schema):
 
 
 class Ready(Schema):
-    """Weights can be served."""
+    """Weights can be served. The other fields are null where a key is needed and none was sent."""
 
     status: Literal["ready"]
     as_of: date | None

@@ -14,6 +14,7 @@ from portfolio_sdpo.registry import Registry
 
 from .config import ServeSettings
 from .main import create_app
+from .protocol import BACKLOG, ConnectionLimits, bound_connections
 
 GRACE = 10
 """Seconds that open requests get to finish."""
@@ -38,6 +39,8 @@ def serve(settings: ServeSettings, tell: Callable[[str], None], *, access_log: b
             timeout_graceful_shutdown=GRACE,
             lifespan="on",
             ws="none",
+            http=bound_connections(ConnectionLimits.from_settings(settings)),
+            backlog=BACKLOG,
         )
         host, port = listener.getsockname()[:2]
         tell(f"http://{f'[{host}]' if ':' in host else host}:{port}/api/v1")
@@ -57,7 +60,7 @@ def listen(settings: ServeSettings) -> socket.socket:
     """Open the socket on which requests arrive."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise SettingsError(
             f"port: {settings.host}:{settings.port} is not available ({error.strerror}): choose another with --port."

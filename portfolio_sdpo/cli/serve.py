@@ -74,6 +74,51 @@ def serve(
         int,
         typer.Option("--max-body", envvar=PREFIX + "MAX_BODY", min=1000, help="Largest body of a request, in bytes."),
     ] = 8_000_000,
+    max_bodies: Annotated[
+        int,
+        typer.Option(
+            "--max-bodies",
+            envvar=PREFIX + "MAX_BODIES",
+            min=1000,
+            help="Bytes of bodies in memory at a time; a quarter for each caller.",
+        ),
+    ] = 64_000_000,
+    max_connections: Annotated[
+        int,
+        typer.Option(
+            "--max-connections",
+            envvar=PREFIX + "MAX_CONNECTIONS",
+            min=1,
+            help="Connections at a time.",
+        ),
+    ] = 1_000,
+    header_timeout: Annotated[
+        float,
+        typer.Option(
+            "--header-timeout",
+            envvar=PREFIX + "HEADER_TIMEOUT",
+            min=0.1,
+            help="Seconds that the head of a request may take to arrive.",
+        ),
+    ] = 10.0,
+    body_timeout: Annotated[
+        float,
+        typer.Option(
+            "--body-timeout",
+            envvar=PREFIX + "BODY_TIMEOUT",
+            min=0.1,
+            help="Seconds that the body of a request may take to arrive.",
+        ),
+    ] = 30.0,
+    decision_timeout: Annotated[
+        float,
+        typer.Option(
+            "--decision-timeout",
+            envvar=PREFIX + "DECISION_TIMEOUT",
+            min=0.1,
+            help="Seconds that a decision on posted prices may take.",
+        ),
+    ] = 60.0,
     access_log: Annotated[
         bool, typer.Option("--access-log", envvar=PREFIX + "ACCESS_LOG", help="Log every request.")
     ] = False,
@@ -100,6 +145,11 @@ def serve(
         rate=rate,
         burst=burst,
         max_body=max_body,
+        max_bodies=max_bodies,
+        max_connections=max_connections,
+        header_timeout=header_timeout,
+        body_timeout=body_timeout,
+        decision_timeout=decision_timeout,
     )
     server.serve(settings, lambda address: typer.echo(f"Serving {address}"), access_log=access_log)
 

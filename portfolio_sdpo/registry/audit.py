@@ -10,6 +10,7 @@ from typing import Any
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.registry import schema
+from portfolio_sdpo.registry.archive import get_archive_folder, verify_archives
 from portfolio_sdpo.registry.hash_chain import HashChain, LogCheck
 from portfolio_sdpo.registry.records import (
     Repository,
@@ -93,9 +94,10 @@ class Audit(Repository):
         return [self._entry(row) for row in rows]
 
     def verify_audit(self) -> LogCheck:
-        """Check that the log is as it was written; the result names the first altered row."""
+        """Check that the log is as it was written, in its archives as well; the result names the first altered row."""
         with self.database.reading(still=True) as connection:
-            return CHAIN.verify(connection)
+            start, problem = verify_archives(connection, get_archive_folder(self.database))
+            return problem or CHAIN.verify(connection, start)
 
     def _entry(self, row: Row) -> AuditRow:
         return self._read(

@@ -48,6 +48,10 @@ class Head:
     hash: str
 
 
+START = Head(0, "0" * 64)
+"""Before the first row."""
+
+
 class HashChain:
     """One append-only log in one table."""
 
@@ -87,7 +91,7 @@ class HashChain:
         """The last row, checked against its own hash and the head."""
         head = self.head(connection)
         row = connection.execute(self.table.select().order_by(self.table.c.seq.desc()).limit(1)).mappings().first()
-        found = Head(0, "0" * 64) if row is None else Head(row["seq"], row["hash"])
+        found = START if row is None else Head(row["seq"], row["hash"])
         if found != head:
             raise self.damaged(f"row {head.seq} is not its last")
         if row is not None and self.hash(row) != row["hash"]:
@@ -98,16 +102,17 @@ class HashChain:
         """The hash that the row must have."""
         return hash_values(row["previous_hash"], *(row[field] for field in self.fields))
 
-    def verify(self, connection: sa.Connection) -> LogCheck:
-        """Check all rows; the transaction must see one moment of the database."""
+    def verify(self, connection: sa.Connection, start: Head = START) -> LogCheck:
+        """Check all rows, which have to follow `start`; the transaction must see one moment of the database."""
         head = self.head(connection)
         query = self.table.select().order_by(self.table.c.seq)
         # Closed also when a broken row ends it early, or PostgreSQL's cursor would stay open.
         with connection.execution_options(yield_per=BATCH).execute(query) as rows:
-            return self._follow(head, rows.mappings())
+            return self.follow(head, rows.mappings(), start)
 
-    def _follow(self, head: Head, rows: Iterable[Row]) -> LogCheck:
-        seq, last = 0, "0" * 64
+    def follow(self, head: Head, rows: Iterable[Row], start: Head = START) -> LogCheck:
+        """Check rows that have to lead from `start` to the head."""
+        seq, last = start.seq, start.hash
         for row in rows:
             problem = None
             if row["seq"] != seq + 1:

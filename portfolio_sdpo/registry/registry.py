@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from portfolio_sdpo.registry.archive import Archives
 from portfolio_sdpo.registry.audit import Audit
 from portfolio_sdpo.registry.database import TIMEOUT, Database, Identity, resolve_url
 from portfolio_sdpo.registry.jobs import Jobs
@@ -13,8 +14,8 @@ from portfolio_sdpo.registry.promotions import Promotions
 from portfolio_sdpo.registry.runs import Runs
 
 
-class Registry(Models, Promotions, Runs, Audit, Jobs, Keys):
-    """Models, champion, runs, audit, jobs and keys; safe to share between threads, one per process.
+class Registry(Models, Promotions, Runs, Audit, Archives, Jobs, Keys):
+    """Models, champion, runs, audit and its archives, jobs and keys; safe to share between threads, one per process.
 
     with Registry.open() as registry:
         agent = registry.load_agent(registry.champion().model_id)

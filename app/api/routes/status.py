@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from portfolio_sdpo import __version__
@@ -24,10 +24,19 @@ async def health(_: PublicAccess) -> Health:
 
 
 @router.get("/ready", responses=document_problems(503))
-async def ready(services: PublicAccess) -> Ready:
-    """Whether weights can be served now, and if not, why."""
-    services.auditor.check()
-    content = services.publisher.get_answer().content
+async def ready(request: Request, services: PublicAccess) -> Ready:
+    """Whether weights can be served now; which, or why not, is told to callers with a key."""
+    known = request.scope["known"]
+    try:
+        services.auditor.check()
+        content = services.publisher.get_answer().content
+    except ProblemError as error:
+        if known:
+            raise
+        detail = "No weights can be served now: callers with an API key are told why."
+        raise ProblemError(error.kind, detail, headers=error.headers) from None
+    if not known:
+        return Ready(status="ready", as_of=None, model_id=None, fail_safe=None)
     model = content.model
     return Ready(status="ready", as_of=content.as_of, model_id=model and model.id, fail_safe=content.fail_safe)
 
@@ -52,6 +61,8 @@ async def metrics(services: ReadAccess) -> Response:
         ),
         "portfolio_sdpo_audit_rows_total": ("counter", "Audit rows written.", services.auditor.written),
         "portfolio_sdpo_audit_waiting": ("gauge", "Audit rows not written yet.", services.auditor.waiting),
+        "portfolio_sdpo_decisions_total": ("counter", "Decisions on posted prices.", services.queue.computed),
+        "portfolio_sdpo_body_bytes": ("gauge", "Bytes of request bodies in memory.", services.bodies.used),
         "process_cpu_seconds_total": ("counter", "Seconds of processor time.", time.process_time()),
     }
     return Response(services.metrics.render(gauges), media_type=MEDIA_TYPE)

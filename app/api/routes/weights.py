@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from anyio.to_thread import run_sync
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -69,8 +68,8 @@ async def post_weights(request: Request, services: ReadAccess) -> Response:
         raise ProblemError("unsupported-media-type", f"Send prices as {JSON} or {CSV}, and name it in Content-Type.")
     services.auditor.check()
     content = await request.body()
-    async with services.queue:
-        answer = await run_sync(partial(decide_on_body, services.registry, content, media_type, services.settings))
+    work = partial(decide_on_body, services.registry, content, media_type, services.settings)
+    answer = await services.queue.compute(request, request.scope["caller"], work, services.settings.decision_timeout)
     await services.auditor.record(answer, request.scope["request_id"])
     return _respond(answer)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
@@ -26,38 +26,28 @@ from ..schemas import PricesBody
 JSON, CSV = "application/json", "text/csv"
 CALENDAR = "XNYS"
 EARLIEST = date(1900, 1, 1)
-MAX_RUNNING = 1
-"""Decisions on posted prices at a time: each takes a whole core."""
-MAX_WAITING = 16
-"""Requests that may wait for their turn."""
 
 
-@dataclass
-class DecisionQueue:
-    """Limits how many requests compute decisions at a time: `async with queue: ...`."""
-
-    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_RUNNING))
-    inside: int = 0
-
-    async def __aenter__(self) -> None:
-        if self.inside >= MAX_RUNNING + MAX_WAITING:
-            detail = "Too many requests with prices are waiting: try again later."
-            raise ProblemError("busy", detail, headers={"Retry-After": "2"})
-        self.inside += 1
-        try:
-            await self.turns.acquire()
-        except BaseException:
-            self.inside -= 1
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        self.inside -= 1
-        self.turns.release()
+class Abandoned(Exception):
+    """Raised amid a training whose result nobody waits for."""
 
 
-def decide_on_body(registry: Registry, content: bytes, media_type: str, settings: AnswerSettings) -> Answer:
-    """What the champion decides on the prices in a body; where they are new to it, it trains on them first."""
-    return _decide(registry, parse_prices(content, media_type), settings)
+def decide_on_body(
+    registry: Registry, content: bytes, media_type: str, settings: AnswerSettings, stop: threading.Event
+) -> Answer:
+    """What the champion decides on the prices in a body; where they are new to it, it trains on them first.
+
+    Ends with an `Abandoned` soon after `stop` is set.
+    """
+
+    def check(_: int = 0) -> None:
+        if stop.is_set():
+            raise Abandoned
+
+    check()
+    body = parse_prices(content, media_type)
+    check()
+    return _decide(registry, body, settings, check)
 
 
 def parse_prices(content: bytes, media_type: str) -> PricesBody:
@@ -72,12 +62,13 @@ def parse_prices(content: bytes, media_type: str) -> PricesBody:
         ) from None
 
 
-def _decide(registry: Registry, body: PricesBody, settings: AnswerSettings) -> Answer:
+def _decide(registry: Registry, body: PricesBody, settings: AnswerSettings, check: Callable[[int], None]) -> Answer:
     promotion = registry.champion()
     if promotion is None:
         raise ProblemError("no-champion", "No model is champion: promote one.")
     model = registry.model(promotion.model_id)
     agent = registry.load_agent(model.id)
+    agent.watch = check  # after every update
     frame = _make_frame(body, model.assets[1:])
     try:
         market, data = load_latest_frame(frame, model.config["cash"])
