@@ -52,7 +52,7 @@ def test_files_are_small_parts_of_a_month(registry, monkeypatch):
 
 def test_a_file_that_is_changed_or_gone_is_named(registry):
     fill(registry)
-    first, second = registry.archive_audit(date(2026, 5, 1))
+    _, second = registry.archive_audit(date(2026, 5, 1))
     path = registry.archive_folder / second.file
     content = path.read_bytes()
     path.write_bytes(gzip.compress(gzip.decompress(content).replace(b'"r40"', b'"x40"')))
