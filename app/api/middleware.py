@@ -162,7 +162,7 @@ class RequestMiddleware:
             self._count_request(caller)  # before the registry is asked, so that guessing is limited, too
             key = await self.keys.check(secret)
             if key is None:
-                raise _key_needed("This API key is unknown or revoked: ask for another.")
+                raise _key_needed("This API key is unknown, revoked or expired: ask for another.")
         self._count_request(key.id)
         return key
 

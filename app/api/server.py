@@ -49,7 +49,7 @@ def serve(settings: ServeSettings, tell: Callable[[str], None], *, access_log: b
 
 def check_keys(settings: ServeSettings, registry: Registry) -> None:
     """Refuse to listen on an address that other machines can reach unless the registry has an API key."""
-    if not settings.loopback and not any(key.revoked_at is None for key in registry.api_keys()):
+    if not settings.loopback and not any(key.valid for key in registry.api_keys()):
         raise SettingsError(
             f"host: {settings.host} can be reached from other machines, and the registry has no API key: create one "
             "with `portfolio-sdpo keys create NAME`, or serve on 127.0.0.1."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,9 +16,15 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Create, list and revoke the API keys of the service.",
+    help="Create, list, rotate and revoke the API keys of the service.",
     epilog=examples("keys create desk", "keys list"),
 )
+
+
+Id = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The id of the key, as shown by `keys list`.", autocompletion=_completion.keys),
+]
 
 
 @app.command("create", epilog=examples("keys create desk", "keys create nightly --scope train --json"))
@@ -26,17 +33,33 @@ def create(
     scope: Annotated[
         str, typer.Option("--scope", metavar="read|train", help="The scope train includes read.")
     ] = "read",
+    days: Annotated[
+        float | None,
+        typer.Option("--expires", metavar="DAYS", min=0.001, help="Days until it expires; never by default."),
+    ] = None,
     place: Place = None,
     as_json: Json = False,
 ) -> None:
     """Create a key and print it. It cannot be shown again: only a hash is stored."""
+    lifetime = None if days is None else timedelta(days=days)
     with open_registry(place) as registry:
-        key, secret = registry.create_key(name, scope)  # type: ignore[arg-type]
-    if as_json:
-        print_json({**_record(key), "key": secret})
-        return
-    typer.echo(secret)
-    typer.secho(f"Key {key.id} of {key.name} has the scope {key.scope}. It cannot be shown again.", err=True)
+        key, secret = registry.create_key(name, scope, lifetime=lifetime)  # type: ignore[arg-type]
+    _show_new(key, secret, as_json=as_json)
+
+
+@app.command("rotate", epilog=examples("keys rotate 1a2b3c4d --overlap 24"))
+def rotate(
+    key_id: Id,
+    overlap: Annotated[
+        float, typer.Option("--overlap", metavar="HOURS", min=0, help="Hours for which the old key stays valid.")
+    ] = 24.0,
+    place: Place = None,
+    as_json: Json = False,
+) -> None:
+    """Replace a key: create one of the same name and scope, and let the old one expire."""
+    with open_registry(place) as registry:
+        key, secret = registry.rotate_key(key_id, overlap=timedelta(hours=overlap))
+    _show_new(key, secret, as_json=as_json)
 
 
 @app.command("list", epilog=examples("keys list", "keys list --json"))
@@ -48,20 +71,16 @@ def list_keys(place: Place = None, as_json: Json = False) -> None:
         print_json({"keys": [_record(key) for key in keys]})
         return
     for key in keys:
-        ended = "" if key.revoked_at is None else f"  revoked {key.revoked_at:%Y-%m-%d %H:%M}"
-        typer.echo(f"{key.id}  {key.scope:<5}  {key.created_at:%Y-%m-%d %H:%M}  {key.name}{ended}")
+        facts = {"expires": key.expires_at, "revoked": key.revoked_at, "last used": key.last_used_at}
+        told = "".join(f"  {what} {at:%Y-%m-%d %H:%M}" for what, at in facts.items() if at is not None)
+        typer.echo(f"{key.id}  {key.scope:<5}  {key.created_at:%Y-%m-%d %H:%M}  {key.name}{told}")
     if not keys:
         typer.echo("There is no key yet: create one with `portfolio-sdpo keys create NAME`.")
 
 
 @app.command("revoke", epilog=examples("keys revoke 1a2b3c4d"))
 def revoke(
-    key_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="The id of the key, as shown by `keys list`.", autocompletion=_completion.keys
-        ),
-    ],
+    key_id: Id,
     place: Place = None,
     as_json: Json = False,
 ) -> None:
@@ -72,6 +91,15 @@ def revoke(
         print_json(_record(key))
     else:
         typer.echo(f"Key {key.id} of {key.name} is revoked.")
+
+
+def _show_new(key: ApiKey, secret: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**_record(key), "key": secret})
+        return
+    typer.echo(secret)
+    until = "" if key.expires_at is None else f" until {key.expires_at:%Y-%m-%d %H:%M} UTC"
+    typer.secho(f"Key {key.id} of {key.name} has the scope {key.scope}{until}. It cannot be shown again.", err=True)
 
 
 def _record(key: ApiKey) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class Database:
                 raise self._foreign
         raise RegistryReplacedError(
             f"The registry at {self.place} was replaced by a copy of itself: its promotions, keys and logs are read "
-            "anew from now on."
+            "again from now on."
         )
 
     def _is_foreign(self) -> RegistryReplacedError:

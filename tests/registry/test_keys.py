@@ -1,5 +1,8 @@
 """API keys: only who has the secret gets in, and the database does not have it."""
 
+import time
+from datetime import UTC, datetime, timedelta
+
 import pytest
 import sqlalchemy as sa
 
@@ -46,7 +49,7 @@ def test_revoked_is_revoked(registry):
     key, secret = registry.create_key("a", "train")
     revoked = registry.revoke_key(key.id)
     assert registry.check_key(secret) is None and not revoked.allows("read")
-    with pytest.raises(NotRegisteredError, match=r"no key .* that is not revoked"):
+    with pytest.raises(NotRegisteredError, match=r"no key .* that is neither revoked nor expired"):
         registry.revoke_key(key.id)
 
 
@@ -55,3 +58,30 @@ def test_mistakes(registry):
         registry.create_key("a", "admin")
     with pytest.raises(SettingsError, match="name: must not be empty"):
         registry.create_key(" ", "read")
+
+
+def test_keys_expire(registry):
+    key, secret = registry.create_key("desk", "read", lifetime=timedelta(seconds=0.4))
+    assert registry.check_key(secret) == key and key.valid and key.allows("read")
+    time.sleep(0.5)
+    assert registry.check_key(secret) is None and not registry.api_keys()[0].allows("read")
+    with pytest.raises(NotRegisteredError, match="neither revoked nor expired"):
+        registry.rotate_key(key.id, overlap=timedelta(0))
+
+
+def test_a_key_is_rotated_with_an_overlap(registry):
+    old, old_secret = registry.create_key("nightly", "train", lifetime=timedelta(days=90))
+    new, new_secret = registry.rotate_key(old.id, overlap=timedelta(seconds=0.5))
+    assert (new.name, new.scope, new.id != old.id) == ("nightly", "train", True)
+    assert new.expires_at - new.created_at == timedelta(days=90)
+    assert registry.check_key(old_secret) and registry.check_key(new_secret)
+    time.sleep(0.6)
+    assert registry.check_key(old_secret) is None and registry.check_key(new_secret) == new
+
+
+def test_the_last_use_is_noted_and_never_goes_back(registry):
+    key, _ = registry.create_key("desk", "read")
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    for moment in (noon, noon - timedelta(hours=1)):
+        registry.note_key_uses({key.id: moment, "unknown": moment})
+    assert registry.api_keys()[0].last_used_at == noon

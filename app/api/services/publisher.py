@@ -115,7 +115,7 @@ class Publisher:
             self._end_lease()
             raise
         if self._identity not in (None, found):
-            log.warning("The registry was replaced by another state of itself: the answer is made anew from it.")
+            log.warning("The registry was replaced by another state of itself: the answer is made again from it.")
             self._end_lease()
         self._identity = found
 

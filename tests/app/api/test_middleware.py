@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -196,3 +198,100 @@ def test_a_route_that_declares_no_scope_needs_a_key():
     router = APIRouter()
     router.add_api_route("/forgotten", lambda: None)
     assert [(each.path, each.scope) for each in list_access(router, "/api")] == [("/api/forgotten", "read")]
+
+
+def test_a_key_that_expires_and_one_that_is_used(serve: Callable[..., Any], registry: Registry, champion: Any):
+    champion()
+    registry.create_key("other", "read")
+    key, secret = registry.create_key("short", "read", lifetime=timedelta(seconds=3))
+    running = serve(check_every=0.5)
+    running.http.headers["X-API-Key"] = secret
+    running.settle()
+    running.services.keys._note_uses()
+    used = {each.id: each.last_used_at for each in registry.api_keys()}[key.id]
+    assert used is not None and key.created_at <= used <= datetime.now(UTC)
+    running.settle("key-needed", 5.0)
+
+
+def test_a_keyless_service_answers_no_proxy(serve: Callable[..., Any], champion: Callable[..., str]):
+    champion()
+    running = serve()
+    running.settle()
+    for header in (
+        {"X-Forwarded-For": "203.0.113.9"}, {"X-Forwarded-Host": "x"}, {"X-Forwarded-Proto": "https"},
+        {"Forwarded": "for=203.0.113.9"}, {"Via": "1.1 proxy"}, {"X-Real-IP": "203.0.113.9"},
+    ):  # fmt: skip
+        problem(running.http.get("/weights", headers=header), 403, "host-refused")
+        assert running.http.get("/ready", headers=header).json()["model_id"] is None
+
+
+def test_two_hosts_are_refused(serve: Callable[..., Any], champion: Callable[..., str]):
+    champion()
+    running = serve()
+    running.settle()
+    headers = [("Host", "localhost"), ("Host", "evil.example")]
+    for order in (headers, headers[::-1]):
+        with socket.create_connection((running.http.base_url.host, running.http.base_url.port or 0)) as line:
+            lines = "".join(f"{name}: {value}\r\n" for name, value in order)
+            line.sendall(f"GET /api/v1/weights HTTP/1.1\r\n{lines}\r\n".encode())
+            assert line.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def test_ready_tells_the_model_to_callers_with_a_key(
+    serve: Callable[..., Any], champion: Callable[..., str], registry: Registry
+):
+    model_id = champion()
+    running = serve()
+    running.settle()
+    assert running.http.get("/ready").json()["model_id"] == model_id
+    _, secret = registry.create_key("desk", "read")
+    while running.http.get("/models").status_code == 200:
+        pass
+    assert running.http.get("/ready").json() == {
+        "status": "ready", "as_of": None, "model_id": None, "fail_safe": None
+    }  # fmt: skip
+    assert running.http.get("/ready", headers=bearer("wrong")).json()["model_id"] is None
+    assert running.http.get("/ready", headers=bearer(secret)).json()["model_id"] == model_id
+    registry.withdraw("in doubt", by="test")
+    running.http.headers.update(bearer(secret))
+    running.settle("champion-withdrawn")
+    assert model_id in problem(running.http.get("/ready"), 503, "champion-withdrawn")["detail"]
+    del running.http.headers["Authorization"]
+    assert model_id not in problem(running.http.get("/ready"), 503, "champion-withdrawn")["detail"]
+
+
+def test_errors_of_the_service_are_logged_with_the_request(
+    serve: Callable[..., Any], champion: Callable[..., str], caplog: pytest.LogCaptureFixture
+):
+    champion()
+    running = serve()
+    running.settle()
+    running.services.publisher.get_answer = lambda: 1 / 0
+    problem(running.http.get("/weights", headers={"X-Request-ID": "mine.7"}), 500, "internal")
+    deadline = time.monotonic() + 5.0
+    while not (errors := [each for each in caplog.records if each.levelname == "ERROR"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    (record,) = errors
+    assert "mine.7" in record.getMessage() and record.exc_info is not None
+
+
+def test_a_client_that_hangs_up_is_one_line(
+    serve: Callable[..., Any], champion: Callable[..., str], caplog: pytest.LogCaptureFixture
+):
+    champion()
+    running = serve()
+    running.settle()
+    caplog.set_level("INFO")
+    for path in ("weights", "retrain"):
+        caplog.clear()
+        with socket.create_connection((running.http.base_url.host, running.http.base_url.port or 0)) as line:
+            line.sendall(
+                f"POST /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                "X-Request-ID: gone.1\r\nContent-Length: 1000\r\n\r\n{".encode()
+            )
+            time.sleep(0.3)
+        time.sleep(0.5)
+        told = [each for each in caplog.records if each.name.startswith(("portfolio", "uvicorn")) and each.exc_info]
+        assert told == []
+    assert running.http.get("/weights").status_code == 200

@@ -144,6 +144,7 @@ def test_champions_promoted_under_load_are_served_whole(
     assert len(seen) > 3
 
 
+@pytest.mark.usefixtures("registry")
 def test_a_start_that_is_refused():
     def run(*options: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "portfolio_sdpo", "serve", *options]
