@@ -115,3 +115,17 @@ def _report_interruption(study: Study) -> Iterator[None]:
         finished = "one run of {} is" if len(done) == 1 else f"{len(done)} runs of {{}} are"
         waiting = "one has" if len(begun) == 1 else f"{len(begun)} have"
         raise Interruption(f"{finished.format(study.name)} done and {waiting} a checkpoint") from None
+
+
+def parse_seeds(option: str, text: str) -> tuple[int, ...]:
+    """Parse the value of a command-line option such as `0,1,2`.
+
+    >>> parse_seeds("--seeds", "0,1,2")
+    (0, 1, 2)
+    """
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise SettingsError(
+            f"{option}: must be whole numbers separated by commas, such as 0,1,2 (got {text!r})."
+        ) from None

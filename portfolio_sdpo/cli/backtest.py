@@ -24,8 +24,8 @@ from portfolio_sdpo.cli._agent_options import (
     resolve_plan,
 )
 from portfolio_sdpo.cli._examples import examples
+from portfolio_sdpo.cli._run_options import parse_seeds
 from portfolio_sdpo.cli._walk_progress import walk_progress
-from portfolio_sdpo.settings import parse_seeds
 
 if TYPE_CHECKING:
     from portfolio_sdpo.backtest import Strategy

@@ -20,8 +20,8 @@ from portfolio_sdpo.cli._run_options import (
     WhereOption,
     exit_with_failures,
     outcomes_record,
+    parse_seeds,
 )
-from portfolio_sdpo.settings import parse_seeds
 
 if TYPE_CHECKING:
     from portfolio_sdpo.experiments.study import Study

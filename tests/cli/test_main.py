@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from portfolio_sdpo import __version__, cli
 from portfolio_sdpo.errors import SettingsError
 
-HEAVY = ("torch", "pandas", "matplotlib", "gymnasium", "scipy", "pyarrow")
+HEAVY = ("pydantic", "torch", "pandas", "matplotlib", "gymnasium", "scipy", "pyarrow")
 
 
 @pytest.fixture
