@@ -96,13 +96,13 @@ def judge_superiority(
     models = MCS(-np.stack(list(growth.values()), axis=1), size=1.0 - bootstrap.level, **options)
     models.compute()
     names = list(growth)
-    p_values = {names[int(row)]: float(value) for row, value in models.pvalues["Pvalue"].items()}
+    p_values = {names[int(str(row))]: float(value) for row, value in models.pvalues["Pvalue"].items()}
     means = {reference: 0.0} | {name: float(each.mean()) for name, each in excess.items()}
     return Superiority(
         reference=reference,
         best=max(means, key=lambda name: means[name]),
         spa=float(spa.pvalues["consistent"]),
-        confidence_set=tuple(names[row] for row in sorted(models.included)),
+        confidence_set=tuple(names[row] for row in sorted(int(str(row)) for row in models.included)),
         p_values={name: p_values[name] for name in names},
         left_out=left_out,
     )
