@@ -89,6 +89,7 @@ class GradientAscent:
 
     state: the module that holds the averaged policy and counts the updates, so that checkpoints save them.
     averaging: decay, per update, of the running average of the weights.
+    weight_decay: share of itself that a weight loses per update, per unit of learning rate (AdamW's).
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class GradientAscent:
         anneal: int,
         betas: tuple[float, float],
         averaging: float,
+        weight_decay: float = 0.0,
     ) -> None:
         self._state: Any = state
         self.policy = policy
@@ -107,7 +109,9 @@ class GradientAscent:
         self.anneal = anneal
         self.averaging = averaging
         # Far from its goal the policy may move the return by very little: eps is far below the usual one.
-        self.optimiser = torch.optim.Adam(policy.parameters(), lr=learning_rate, betas=betas, eps=1e-12)
+        self.optimiser = torch.optim.AdamW(
+            policy.parameters(), lr=learning_rate, betas=betas, eps=1e-12, weight_decay=weight_decay
+        )
         state.averaged = copy.deepcopy(policy).requires_grad_(False)
         state.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self._averages = 0

@@ -1,0 +1,189 @@
+"""A trained policy for any universe: weights for a market at once, before the shield.
+
+    policy = load_shipped_policy()                       # or SharedPolicy.load(path)
+    deviation = earn_deviation(policy, history)          # portfolio.deviation: how far it may leave equal weights here
+    weights = policy.allocate(history, deviation.value)  # [A], CASH first; then through the shield
+
+A policy consists of vintages, networks that were trained on everything before a day. What is decided on a day is
+decided by the latest vintage from before it, so that a backtest never uses what was learned from its own future.
+Before the first vintage the policy knows nothing, and its portfolio is that of equal weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from portfolio_sdpo.common.files import write_atomically
+from portfolio_sdpo.errors import CheckpointError
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
+from portfolio_sdpo.portfolio.features import REACH, compute_features
+from portfolio_sdpo.portfolio.filtered_shield import daily_excess
+from portfolio_sdpo.portfolio.market import Array, Market, all_cash
+from portfolio_sdpo.portfolio.sequences import normal_exposure
+from portfolio_sdpo.portfolio.shared_network import Seen, SharedNetwork, mix
+from portfolio_sdpo.rl.checkpoint import single_thread
+
+SHIPPED = Path(__file__).with_name("shipped_policy.safetensors")
+_RECORD = "portfolio_sdpo"
+
+
+@dataclass(frozen=True, eq=False)
+class Vintage:
+    """Networks that were trained on nothing later than a day."""
+
+    until: np.datetime64
+    """Last session of the training."""
+    members: tuple[SharedNetwork, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """What a policy would hold at K closes, as if the shield were not there."""
+
+    shares: Array
+    """[K, N] of what is invested; sums to 1, or to 0 where nothing is listed."""
+    budget: Array
+    """[K] share of the risk budget that is to be used."""
+
+
+@dataclass(frozen=True, eq=False)
+class SharedPolicy:
+    """Vintages of one small network that is shared by all assets."""
+
+    vintages: tuple[Vintage, ...]
+    """By day."""
+    card: Mapping[str, Any] = field(default_factory=dict)
+    """Where it comes from: data and their hash, years, command, settings, results, limits of use."""
+
+    def vintage_at(self, day: np.datetime64) -> Vintage | None:
+        """The latest vintage that was trained before that day."""
+        before = [vintage for vintage in self.vintages if vintage.until < day]
+        return before[-1] if before else None
+
+    def propose(self, market: Market, rows: NDArray[np.intp], deviation: float = 1.0) -> Proposal:
+        """The proposals at the closes `rows` [K], each by the vintage of its day and from what was known then."""
+        seen = Seen.of(compute_features(market, rows))
+        count = len(rows)
+        listed = market.listed[rows, 1:]
+        shares = np.where(listed, 1.0, 0.0) / np.maximum(listed.sum(axis=1, keepdims=True), 1)
+        budget = np.ones(count)
+        index = np.searchsorted([vintage.until for vintage in self.vintages], market.dates[rows], side="left") - 1
+        with single_thread(), torch.no_grad():
+            for number in np.unique(index[index >= 0]) if deviation > 0.0 else ():
+                mine = np.flatnonzero(index == number)
+                part = seen.at(torch.as_tensor(mine))
+                outputs = [member(part) for member in self.vintages[number].members]
+                mixes = [mix(logits, part.listed, deviation) for logits, _ in outputs]
+                shares[mine] = torch.stack(mixes).mean(0).double().numpy()
+                used = torch.stack([share for _, share in outputs]).mean(0).double().numpy()
+                budget[mine] = 1.0 - deviation * (1.0 - used)
+        return Proposal(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-12), budget)
+
+    def allocate(self, history: Market, deviation: float = 1.0, limit: CvarLimit | None = None) -> Array:
+        """The weights [A] at the last close of the history, for the shield to check.
+
+        At a deviation of 0 these are equal weights, fully invested; at 1 the policy decides alone. What it leaves in
+        cash it leaves for the limit: its share of the exposure that the limit allows at the forecast volatility.
+        """
+        recent = _recent(history)
+        order = np.array(sorted(range(len(recent.tickers)), key=recent.tickers.__getitem__), dtype=np.intp)
+        order = order[recent.listed[:, 1 + order].any(axis=0)]
+        weights = all_cash(len(history.assets))
+        if not len(order) or not recent.listed[-1, 1 + order].any():
+            return weights
+        columns = np.concatenate([[0], 1 + order])
+        known = Market(
+            recent.dates,
+            tuple(recent.tickers[i] for i in order),
+            recent.gross_returns[:, columns],
+            recent.listed[:, columns],
+        )
+        proposal = self.propose(known, np.array([len(known) - 1]), deviation)
+        shares, budget = proposal.shares[0], proposal.budget[0]
+        exposure = 1.0
+        if budget < 1.0:
+            excess = daily_excess(np.concatenate([[0.0], shares]), known)
+            cash = float(known.gross_returns[-1, 0] - 1.0)
+            exposure = min(1.0, budget * normal_exposure(excess, cash, limit or CvarLimit()))
+        weights[1 + order] = exposure * shares
+        weights[0] = max(1.0 - weights[1:].sum(), 0.0)
+        return weights
+
+    def save(self, path: Path) -> None:
+        """Write the policy, networks and card, as one safetensors file."""
+        write_atomically(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes."""
+        tensors = {
+            f"{number}.{member}.{name}": tensor.clone()
+            for number, vintage in enumerate(self.vintages)
+            for member, network in enumerate(vintage.members)
+            for name, tensor in network.state_dict().items()
+        }
+        record = {
+            "vintages": [[str(vintage.until), len(vintage.members)] for vintage in self.vintages],
+            "card": dict(self.card),
+        }
+        return save(tensors, {_RECORD: json.dumps(record)})
+
+    @classmethod
+    def load(cls, path: Path) -> SharedPolicy:
+        """The policy of a file."""
+        try:
+            return cls.from_bytes(path.read_bytes())
+        except OSError as error:
+            raise CheckpointError(f"The policy {path.name} cannot be read ({error.strerror}).") from None
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> SharedPolicy:
+        """The policy of a file's content."""
+        try:
+            length = int.from_bytes(content[:8], "little")
+            record = json.loads(json.loads(content[8 : 8 + length])["__metadata__"][_RECORD])
+            tensors = load(content)
+            vintages = []
+            for number, (until, members) in enumerate(record["vintages"]):
+                parts = [_select(tensors, f"{number}.{member}.") for member in range(members)]
+                vintages.append(Vintage(np.datetime64(until), tuple(_network(part) for part in parts)))
+        except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError):
+            raise CheckpointError("The policy's file is damaged or is not one of a shared policy.") from None
+        return cls(tuple(vintages), record["card"])
+
+
+def load_shipped_policy() -> SharedPolicy:
+    """The policy that comes with the package; its card says on what it was trained and what it achieved."""
+    return SharedPolicy.load(SHIPPED)
+
+
+def join_vintages(policies: Sequence[SharedPolicy], card: Mapping[str, Any]) -> SharedPolicy:
+    """One policy with the vintages of several."""
+    vintages = sorted((vintage for policy in policies for vintage in policy.vintages), key=lambda each: each.until)
+    return SharedPolicy(tuple(vintages), card)
+
+
+def _recent(history: Market) -> Market:
+    """The last sessions of the history, as many as a decision looks at."""
+    rows = slice(max(len(history) - REACH, 0), None)
+    return Market(history.dates[rows], history.tickers, history.gross_returns[rows], history.listed[rows])
+
+
+def _select(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _network(state: dict[str, torch.Tensor]) -> SharedNetwork:
+    memory = state["encoder.weight_hh_l0"].shape[1] if "encoder.weight_hh_l0" in state else 0
+    network = SharedNetwork(state["score.weight"].shape[1], memory)
+    network.load_state_dict(state)
+    return network.requires_grad_(False)
