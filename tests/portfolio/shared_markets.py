@@ -26,7 +26,7 @@ def draw_noise(sessions: int, assets: int, seed: int) -> Market:
 
 
 def plant_momentum(sessions: int, assets: int, seed: int, edge: float = 0.0005) -> Market:
-    """What rose more than others in the last 252 sessions (but five) rises by `edge` a session per standard deviation."""
+    """What rose more than the others in the last 252 sessions (but five) rises more: by `edge` a standard deviation."""
     rng = np.random.default_rng(seed)
     moves = rng.normal(0.0002, 0.008, (sessions, 1)) + rng.normal(0.0, 0.007, (sessions, assets))
     for t in range(260, sessions):
