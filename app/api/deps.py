@@ -75,9 +75,13 @@ class DeclaredAccess:
 
 
 def list_access(router: APIRouter, prefix: str) -> Iterator[DeclaredAccess]:
-    """The scope of every route of a router; a route that declares none needs the scope `read`."""
+    """The scope of every route of a router; a route that declares none needs the scope `read`.
+
+    Routers within routers are refused, since the scopes of their routes could be overlooked.
+    """
     for route in router.routes:
-        if isinstance(route, APIRoute):
-            scopes = [each.call.scope for each in route.dependant.dependencies if isinstance(each.call, Access)]
-            scope = scopes[0] if scopes else "read"
-            yield DeclaredAccess(prefix + route.path, frozenset(route.methods or ()), scope)
+        if not isinstance(route, APIRoute):
+            raise TypeError(f"{type(route).__name__} below {prefix} declares no scope: list its router in ROUTERS.")
+        scopes = [each.call.scope for each in route.dependant.dependencies if isinstance(each.call, Access)]
+        scope = scopes[0] if scopes else "read"
+        yield DeclaredAccess(prefix + route.path, frozenset(route.methods or ()), scope)

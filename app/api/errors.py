@@ -35,6 +35,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "no-champion": (503, "No champion"),
     "champion-withdrawn": (503, "The champion was withdrawn"),
     "stale-data": (503, "Prices are too old"),
+    "suspicious-prices": (503, "The last prices are suspicious"),
     "limit-not-met": (503, "No weights meet the limit"),
     "model-corrupt": (503, "The champion is damaged"),
     "data-unavailable": (503, "Prices cannot be read"),

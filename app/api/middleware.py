@@ -16,6 +16,7 @@ from itertools import count
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 from starlette.types import Message, Receive, Scope, Send
 
 from portfolio_sdpo.errors import PortfolioSdpoError
@@ -70,7 +71,12 @@ class RequestMiddleware:
         self.limiter = RateLimiter(services.settings.rate, services.settings.burst)
         declared = list(access)
         self.public = frozenset({each.path for each in declared if each.scope is None} | {app.openapi_url})
-        self.training = [(method, each.path) for each in declared if each.scope == "train" for method in each.methods]
+        self.training = [
+            (method, _compile_beginning(each.path))
+            for each in declared
+            if each.scope == "train"
+            for method in each.methods
+        ]
         self._prefix = secrets.token_hex(4)
         self._numbers = count(1)
 
@@ -137,8 +143,7 @@ class RequestMiddleware:
         else:
             key = await self._authenticate(read_secret(headers), caller)
             scope["caller"] = key.id
-            # By prefix: a router may ignore what follows, such as a line break.
-            needs_train = any(method == verb and path.startswith(start) for verb, start in self.training)
+            needs_train = any(method == verb and beginning.match(path) for verb, beginning in self.training)
             if needs_train and not key.allows("train"):
                 raise ProblemError("scope-needed", "This request needs a key with the scope train: ask for one.")
         length = headers.get(b"content-length")
@@ -200,6 +205,11 @@ class _BoundedBody:
     def release(self) -> None:
         """Give the bytes back when the request has ended."""
         self._budget.give_back(self._caller, self._taken)
+
+
+def _compile_beginning(template: str) -> re.Pattern[str]:
+    """Matches paths that begin as the route's template says: a router may ignore what follows, such as a line break."""
+    return re.compile(compile_path(template)[0].pattern.removesuffix("$"))
 
 
 def _is_local(headers: dict[bytes, bytes]) -> bool:

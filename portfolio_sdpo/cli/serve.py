@@ -44,6 +44,15 @@ def serve(
             help="Exchange sessions that may have ended since the last price.",
         ),
     ] = 2,
+    suspicious: Annotated[
+        str,
+        typer.Option(
+            "--suspicious",
+            metavar="hold|refuse|serve",
+            envvar=PREFIX + "SUSPICIOUS",
+            help="A last price that moved by more than 35 %: keep to the close before, refuse, or decide on it.",
+        ),
+    ] = "hold",
     fail_to_cash: Annotated[
         bool,
         typer.Option(
@@ -140,6 +149,7 @@ def serve(
         port=port,
         registry=place,
         max_age_sessions=max_age_sessions,
+        suspicious=suspicious,
         fail_to_cash=fail_to_cash,
         audit=audit,
         rate=rate,

@@ -83,9 +83,9 @@ class AgentSettings(Settings):
     """How past days are brought to today's volatility before they are drawn from; None: they stay as they were."""
     shrink: float = Field(default=0.0, ge=0, le=1)
     """Share by which every stock's mean growth is pulled towards the average stock's: past winners were lucky, too."""
-    paths: int = Field(default=512, ge=2)
+    paths: int = Field(default=512, ge=2, le=1_000_000)
     """Bootstrapped scenarios per update."""
-    episodes: int = Field(default=85, ge=2)
+    episodes: int = Field(default=85, ge=2, le=1_000_000)
     """Episodes per update of a learner that acts, spread evenly over the scenarios, at least one on each."""
     first: int = Field(default=800, ge=1)
     """Updates before the first decision."""

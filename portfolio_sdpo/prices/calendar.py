@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from functools import lru_cache
 
 import numpy as np
@@ -27,6 +27,8 @@ class Sessions:
     """The calendar is silent about dates before this one ..."""
     end: np.datetime64
     """... and after this one."""
+    zone: tzinfo | None = None
+    """The time zone of the exchange."""
 
     def covers(self, days: Days) -> NDArray[np.bool_]:
         """Which of the days the calendar knows about."""
@@ -54,19 +56,19 @@ def load_sessions(name: str, first: np.datetime64, last: np.datetime64) -> Sessi
     decades = first.astype(object).year // 10 * 10, last.astype(object).year // 10 * 10 + 9
     known = _between(name, *decades)
     begin, end = np.searchsorted(known.days, [first, last + np.timedelta64(1, "D")])
-    return Sessions(known.days[begin:end], known.start, known.end)
+    return Sessions(known.days[begin:end], known.start, known.end, known.zone)
 
 
 def count_sessions_since(last: date, calendar: str | None, now: datetime | None = None) -> int:
     """How many exchange sessions have ended since the session `last`; today's is not counted before the day is over.
 
-    Days are counted in UTC. Without a calendar every weekday is a session.
+    Days end where the exchange is. Without a calendar every weekday is a session, and days end in UTC.
 
     >>> count_sessions_since(date(2026, 11, 13), "XNYS", datetime(2026, 11, 17, 8, tzinfo=UTC))
     1
     """
     first = np.datetime64(last, "D") + 1
-    until = np.datetime64((now or datetime.now(UTC)).astimezone(UTC).date(), "D")
+    until = np.datetime64(find_local_date(now or datetime.now(UTC), calendar), "D")
     if until <= first:
         return 0
     if calendar is None:
@@ -75,6 +77,19 @@ def count_sessions_since(last: date, calendar: str | None, now: datetime | None 
     # Past the end of the calendar every weekday counts, or prices would never grow old there.
     beyond = max(first, known.end + 1)
     return len(known.days) + (int(np.busday_count(beyond, until)) if beyond < until else 0)
+
+
+def find_local_date(now: datetime, calendar: str | None) -> date:
+    """The date where the exchange is; without a calendar, in UTC.
+
+    >>> find_local_date(datetime(2026, 11, 17, 3, tzinfo=UTC), "XNYS")
+    datetime.date(2026, 11, 16)
+    """
+    today = now.astimezone(UTC).date()
+    if calendar is None:
+        return today
+    decade = today.year // 10 * 10
+    return now.astimezone(_between(calendar, decade, decade + 9).zone).date()
 
 
 @lru_cache(maxsize=32)  # building a calendar takes a third of a second, whatever its length
@@ -94,4 +109,5 @@ def _between(name: str, first_year: int, last_year: int) -> Sessions:
         end = min(end, limits.bound_max() or end)
         calendar = get_calendar(name, start=start, end=end) if start < end else None
     days = np.array([], "datetime64[D]") if calendar is None else calendar.sessions.to_numpy().astype("datetime64[D]")
-    return Sessions(days, np.datetime64(start, "D"), np.datetime64(end, "D"))
+    zone = None if calendar is None else calendar.tz
+    return Sessions(days, np.datetime64(start, "D"), np.datetime64(end, "D"), zone)

@@ -27,8 +27,10 @@ from portfolio_sdpo import __version__
 from portfolio_sdpo.errors import PortfolioSdpoError, RegistryError, SettingsError
 from portfolio_sdpo.portfolio.market import load_latest
 from portfolio_sdpo.portfolio.resume import discard_run
+from portfolio_sdpo.portfolio.suspicion import find_suspicion
 from portfolio_sdpo.registry.challenger import Challenge, Progress, flatten
 from portfolio_sdpo.registry.models import Model
+from portfolio_sdpo.registry.records import utc_now
 from portfolio_sdpo.registry.registry import Registry
 from portfolio_sdpo.registry.retrain_lock import hold_retrain_lock
 from portfolio_sdpo.registry.runs import Run
@@ -107,6 +109,11 @@ class _Retrain:
         if self.settings.update:
             self._update(plan.snapshot)
         market, data = load_latest(plan.snapshot, plan.cash)
+        suspicion = find_suspicion(market, utc_now().date())
+        if suspicion is not None:
+            self.run = self._start({"champion": champion.id}, data["sha256"], plan)
+            reason = f"Kept: nothing is trained on suspicious prices. {suspicion.sentence}"
+            return self._end("kept", reason, None, champion)
         work = self._fingerprint_work(plan, data)
         earlier = self._find_earlier(work, data, champion)
         if earlier is not None:

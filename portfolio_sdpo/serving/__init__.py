@@ -19,7 +19,14 @@ from portfolio_sdpo.serving.answer import (
     answer_decision,
     make_answer,
 )
-from portfolio_sdpo.serving.champion import ChampionDecisions, ChampionState, Decision, NotServableError, decide
+from portfolio_sdpo.serving.champion import (
+    ChampionDecisions,
+    ChampionState,
+    Decision,
+    NotServableError,
+    decide,
+    leave_out_suspicious,
+)
 
 __all__ = [
     "Answer",
@@ -33,5 +40,6 @@ __all__ = [
     "answer_all_cash",
     "answer_decision",
     "decide",
+    "leave_out_suspicious",
     "make_answer",
 ]

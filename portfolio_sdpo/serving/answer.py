@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from portfolio_sdpo.portfolio.market import CASH
 from portfolio_sdpo.prices.calendar import count_sessions_since
 from portfolio_sdpo.registry import AuditEntry, Model, Promotion
-from portfolio_sdpo.serving.champion import ChampionDecisions, ChampionState, Decision, NotServableError
+from portfolio_sdpo.serving.champion import ChampionDecisions, ChampionState, Decision, NotServableError, Suspicious
 from portfolio_sdpo.settings import Settings
 
 ENVIRONMENT = "PORTFOLIO_SDPO_SERVE_"
@@ -34,6 +34,8 @@ class AnswerSettings(Settings):
 
     max_age_sessions: int = Field(default=2, ge=0)
     """Exchange sessions that may have ended since the last price."""
+    suspicious: Suspicious = "hold"
+    """What is done about a last price that moved by more than a third, or is dated after tomorrow."""
     fail_to_cash: bool = False
     """Serve all cash, with a warning, for a withdrawn champion, stale prices or a limit that no weights meet."""
 
@@ -109,6 +111,7 @@ class Weights(Schema):
                     "past_cvar": -0.05,
                     "shield_factor": 0.87,
                     "removed": [],
+                    "remarks": [],
                     "fail_safe": None,
                     "warnings": [],
                 }
@@ -131,6 +134,8 @@ class Weights(Schema):
     """The share κ of the policy's risky weights that the shield lets through; the rest is cash."""
     removed: list[str]
     """Stocks that the shield moved to cash because of insufficient price history."""
+    remarks: list[str] = Field(default_factory=list)
+    """What there is to say about the last sessions: large moves, prices that stand still, missing sessions."""
     fail_safe: str | None
     """None for a decision of the champion; otherwise the reason why all cash is served instead."""
     warnings: list[str]
@@ -188,7 +193,7 @@ def make_answer(decisions: ChampionDecisions, state: ChampionState, settings: An
         if state.error is not None:
             raise state.error
         assert state.promotion is not None and state.model is not None and state.prices is not None
-        decision = decisions.decide(state.model, state.prices)
+        decision = decisions.decide(state.model, settings.suspicious)
         age = count_sessions_since(decision.as_of, state.prices.calendar, decisions.now())
         if age > settings.max_age_sessions:
             raise NotServableError(
@@ -225,6 +230,7 @@ def answer_decision(decision: Decision, promotion: Promotion, model: Model, age:
             past_cvar=today["past_shielded"],
             shield_factor=today["kappa"],
             removed=today["removed"],
+            remarks=list(decision.remarks),
             fail_safe=None,
             warnings=_collect_warnings(decision, limit, age),
         )
@@ -247,6 +253,7 @@ def answer_all_cash(
             past_cvar=None,
             shield_factor=0.0,
             removed=[],
+            remarks=[] if decision is None else list(decision.remarks),
             fail_safe=PROBLEM_PREFIX + error.kind,
             warnings=[f"All cash is served instead of a decision. {error.detail}"],
         )

@@ -6,14 +6,16 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Literal
 
 from portfolio_sdpo.errors import ModelCorruptError, PortfolioSdpoError, RegistryError, RegistryUnavailableError
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash, load_latest
 from portfolio_sdpo.portfolio.store import today
+from portfolio_sdpo.portfolio.suspicion import find_suspicion
+from portfolio_sdpo.prices.recent import describe_recent_problems
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Model, Promotion, Registry
 
@@ -22,6 +24,10 @@ SAMPLE_CALENDAR = "XNYS"
 CACHE_SIZE = 8
 """Decisions in memory, so that switching back and forth between champions does not train again."""
 UNREADABLE_PRICES = "The champion's prices cannot be read: the service's log gives the reason; import or update them."
+
+Suspicious = Literal["hold", "refuse", "serve"]
+"""What is done about suspicious last prices: decide at the close before them, refuse, or decide on them with a remark.
+Prices dated after tomorrow are never decided on."""
 
 log = logging.getLogger("portfolio_sdpo.serving")
 
@@ -72,6 +78,8 @@ class Decision:
     """Hash and origin of the prices, see `portfolio.market.load_latest`."""
     waiting: str | None
     """Why the agent holds only cash for now, if it does."""
+    remarks: tuple[str, ...] = ()
+    """What there is to say about the last prices."""
 
 
 def decide(agent: Agent, market: Market, data: Mapping[str, Any], held: Array | None = None) -> Decision:
@@ -89,6 +97,24 @@ def decide(agent: Agent, market: Market, data: Mapping[str, Any], held: Array | 
     weights = agent.decide(market, all_cash(len(market.assets)) if held is None else held)
     last: date = market.dates[-1].astype(date)
     return Decision(market.assets, last, today(agent, market, weights), data, agent.waiting)
+
+
+def leave_out_suspicious(
+    market: Market, today: date, suspicious: Suspicious, trained: date | None = None
+) -> tuple[Market, tuple[str, ...]]:
+    """The market up to the last close that can be trusted, and what to say if that is not the last one of all.
+
+    today: in UTC. trained: the close up to which the model knows prices already, before which it cannot decide.
+    """
+    found = find_suspicion(market, today)
+    if found is None:
+        return market, ()
+    if suspicious == "serve" and not found.future:
+        return market, (found.sentence,)
+    known = found.trusted - 1
+    if suspicious == "refuse" or known < 1 or (trained is not None and market.dates[known].astype(date) < trained):
+        raise NotServableError("suspicious-prices", found.sentence)
+    return market.until(known), (f"These are the weights of the close {market.dates[known]}. {found.sentence}",)
 
 
 class ChampionDecisions:
@@ -119,16 +145,19 @@ class ChampionDecisions:
             return ChampionState(promotion, model, prices, error)
         return ChampionState(promotion, model, prices, None)
 
-    def decide(self, model: Model, prices: PriceVersion) -> Decision:
-        """What the model decides on these prices; a second caller waits for the first."""
-        key = model.id, prices.digest
+    def decide(self, model: Model, suspicious: Suspicious = "hold") -> Decision:
+        """What the model decides on its latest prices; a second caller waits for the first.
+
+        Suspicious last prices are refused with a `NotServableError`, or left out.
+        """
         with self._lock:
-            decision = self._look_up(key)
-            if decision is None:
-                decision = self._compute(model, *self._load_prices(model))
-                # If newer prices arrived meanwhile, the decision belongs to them and not to this key.
-                if _find_prices(model.config["data"].get("snapshot")) == prices:
-                    self._cache[key] = decision
+            version, market, data, remarks = self._load_latest(model)
+            market, held = leave_out_suspicious(market, self.now().astimezone(UTC).date(), suspicious, model.as_of)
+            key = model.id, f"{version.digest} until {market.dates[-1]}"
+            decision = self._look_up(key) or self._compute(model, market, data)
+            if decision.remarks != (*held, *remarks):
+                decision = replace(decision, remarks=(*held, *remarks))
+            self._cache[key] = decision
             return decision
 
     def decide_previous_session(self, state: ChampionState) -> Decision | None:
@@ -168,6 +197,23 @@ class ChampionDecisions:
             return self.registry.model(promotion.model_id)
         except ModelCorruptError as error:
             raise NotServableError("model-corrupt", str(error)) from None
+
+    def _load_latest(self, model: Model) -> tuple[PriceVersion, Market, dict[str, Any], tuple[str, ...]]:
+        """The latest prices with the version that they are, and what there is to say about their last sessions."""
+        name = model.config["data"].get("snapshot")
+        while True:
+            version = _find_prices(name)
+            market, data = self._load_prices(model)
+            remarks = () if name is None else self._describe_prices(name)
+            if _find_prices(name) == version:  # otherwise newer prices came in between
+                return version, market, data, remarks
+
+    def _describe_prices(self, name: str) -> tuple[str, ...]:
+        try:
+            return describe_recent_problems(Store().open(name))
+        except PortfolioSdpoError as error:
+            log.error("%s", error)
+            raise NotServableError("data-unavailable", UNREADABLE_PRICES) from None
 
     def _load_prices(self, model: Model) -> tuple[Market, dict[str, Any]]:
         try:

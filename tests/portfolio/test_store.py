@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest import CvarLimit
-from portfolio_sdpo.errors import CheckpointError, HistoryError, RunError
+from portfolio_sdpo.errors import CheckpointError, DivergenceError, HistoryError, RunError, SettingsError
+from portfolio_sdpo.portfolio import store
 from portfolio_sdpo.portfolio.agent import AgentSettings
 from portfolio_sdpo.portfolio.allocator import SafeAllocator
 from portfolio_sdpo.portfolio.filtered_shield import shield_by_scenarios
@@ -150,3 +151,15 @@ def test_damage_is_told(tmp_path):
             load_agent(folder)
         (folder / name).write_bytes(whole[name])
     load_agent(folder)
+
+
+def test_growth_beyond_all_numbers_is_a_sentence():
+    assert store._to_return(0.0) == 0.0
+    with pytest.raises(DivergenceError, match=r"log growth .* is 800, beyond any account: check the prices\."):
+        store._to_return(800.0)
+
+
+@pytest.mark.parametrize("field", ["paths", "episodes"])
+def test_a_number_that_no_machine_holds_is_refused(field):
+    with pytest.raises(SettingsError, match=field):
+        AgentSettings.model_validate({field: 1e18})

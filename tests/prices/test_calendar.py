@@ -67,10 +67,10 @@ def test_an_unknown_calendar_is_named_with_its_neighbours() -> None:
     [
         ("2021-10-14T23:59", "XNYS", 0),
         ("2021-10-15T12:00", "XNYS", 0),
-        ("2021-10-16T00:00", "XNYS", 1),
+        ("2021-10-16T04:00", "XNYS", 1),
         ("2021-10-18T12:00", "XNYS", 1),
-        ("2021-11-27T00:00", "XNYS", 30),  # without Thanksgiving
-        ("2021-11-27T00:00", None, 31),
+        ("2021-11-27T05:00", "XNYS", 30),  # without Thanksgiving
+        ("2021-11-27T05:00", None, 31),
         ("2021-10-01T00:00", "XNYS", 0),
     ],
 )

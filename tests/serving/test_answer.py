@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.prices.cleaning import clean
+from portfolio_sdpo.prices.manifest import Request
+from portfolio_sdpo.prices.prices import Prices
+from portfolio_sdpo.prices.samples import load_sample
+from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.serving import (
     Answer,
@@ -45,6 +52,7 @@ def make_decision(waiting: str | None = None, **changes: Any) -> Decision:
         "past_shielded": -0.05,
         "kappa": 0.5,
         "removed": [],
+        "remarks": [],
         "meets": True,
         "findings": [],
     }
@@ -78,6 +86,7 @@ def test_a_decision_becomes_the_answer(registry: Registry, promote: Callable[[st
         "past_cvar": -0.05,
         "shield_factor": 0.5,
         "removed": [],
+        "remarks": [],
         "fail_safe": None,
         "warnings": [],
     }
@@ -208,3 +217,68 @@ def test_settings_come_from_the_environment_of_the_service(monkeypatch: pytest.M
     monkeypatch.setenv("PORTFOLIO_SDPO_SERVE_MAX_AGE_SESSIONS", "-1")
     with pytest.raises(SettingsError, match="max_age_sessions"):
         AnswerSettings.from_environment()
+
+
+def save_rows(*rows: tuple[str, float]) -> None:
+    """The bundled prices up to June 30th, 2021 and further rows, in which every price is multiplied by a factor.
+
+    As they may lie in a store since before such rows were refused on import.
+    """
+    frame = load_sample("sample").frame.loc[:"2021-06-30"]
+    last = frame.iloc[-1]
+    more = pd.DataFrame([last * factor for _, factor in rows], index=pd.DatetimeIndex([day for day, _ in rows]))
+    whole = pd.concat([frame, more]).rename_axis("date")
+    prices = Prices(whole, "adjusted", "total-return")
+    with pytest.MonkeyPatch.context() as patch:
+        module = importlib.import_module("portfolio_sdpo.prices.cleaning.clean")
+        patch.setattr(module, "_find_future_dates", lambda table: ())
+        cleaned = clean(prices)
+    Store().save("mine", cleaned, prices, Request(source="file"))
+
+
+def july(day: int) -> Callable[[], datetime]:
+    return lambda: datetime(2021, 7, day, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("rows", [[("2031-01-02", 1.01)], [("2021-07-01", 100.0)]], ids=["future", "move"])
+def test_suspicious_last_prices_are_held_or_refused(promote: Callable[[str], str], ask: Any, rows: Any):
+    save_rows()
+    promote("snapshot")
+    before = ask(july(1)).content
+    save_rows(*rows)
+    held = ask(july(2)).content
+    assert (held.weights, held.as_of) == (before.weights, date(2021, 6, 30))
+    assert held.remarks[0].startswith("These are the weights of the close 2021-06-30.")
+    assert held.data is not None and held.data.age_sessions == 1  # the row with the date makes nothing younger
+    refused = ask(july(2), suspicious="refuse")
+    assert isinstance(refused, Refusal) and refused.kind == "suspicious-prices"
+    assert ask(july(2), suspicious="refuse", fail_to_cash=True) == refused
+    stale = ask(july(9))
+    assert isinstance(stale, Refusal) and stale.kind == "stale-data"
+    served = ask(july(2), suspicious="serve")
+    if rows[0][0].startswith("2031"):
+        assert served.content == held
+    else:
+        assert served.content.as_of == date(2021, 7, 1) and "check the prices" in served.content.remarks[0]
+
+
+def test_a_clock_behind_the_last_price(promote: Callable[[str], str], ask: Any):
+    promote("sample")
+    refused = ask(lambda: datetime(2020, 1, 1, tzinfo=UTC), fail_to_cash=True)
+    assert isinstance(refused, Refusal) and refused.kind == "suspicious-prices"
+    assert "correct the dates or the clock" in refused.detail
+
+
+def test_what_is_wrong_with_the_last_sessions_is_said(promote: Callable[[str], str], ask: Any):
+    save_rows()
+    promote("snapshot")
+    save_rows(("2021-07-01", 1.5), ("2021-07-06", 1.5))  # Friday is missing, Monday was a holiday
+    remarks = ask(july(7)).content.remarks
+    assert any("moved by more than 35%" in each and "2021-07-01" in each for each in remarks)
+    assert any("session of XNYS without a price" in each for each in remarks)
+
+
+def test_days_end_where_the_exchange_is(promote: Callable[[str], str], ask: Any):
+    promote("sample")  # up to Thursday, October 14th
+    assert ask(at(16, 3)).content.data.age_sessions == 0  # Friday evening in New York
+    assert ask(at(16, 5)).content.data.age_sessions == 1

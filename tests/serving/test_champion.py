@@ -32,7 +32,7 @@ def count_decisions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def decide_now(decisions: ChampionDecisions) -> champion.Decision:
     state = decisions.read_state()
     assert state.model is not None and state.prices is not None
-    return decisions.decide(state.model, state.prices)
+    return decisions.decide(state.model)
 
 
 def test_no_champion(registry: Registry):
@@ -114,7 +114,7 @@ def test_prices_that_cannot_be_read(registry: Registry, promote: Any, home: Path
     assert broken.error is not None and broken.error.kind == "data-unavailable"
     assert broken.error.detail == champion.UNREADABLE_PRICES and broken.model is not None
     with pytest.raises(NotServableError, match="cannot be read") as error:
-        decisions.decide(state.model, state.prices)
+        decisions.decide(state.model)
     assert error.value.kind == "data-unavailable"
 
 
@@ -127,3 +127,18 @@ def test_a_damaged_model_is_not_served(registry: Registry, promote: Any):
     with pytest.raises(NotServableError, match=model) as error:
         decide_now(ChampionDecisions(registry))
     assert error.value.kind == "model-corrupt"
+
+
+def test_prices_that_arrive_amid_a_decision_are_trained_on_once(
+    registry: Registry, promote: Any, monkeypatch: pytest.MonkeyPatch
+):
+    save_snapshot("2021-06-30")
+    promote("snapshot")
+    calls = count_decisions(monkeypatch)
+    decisions = ChampionDecisions(registry)
+    state = decisions.read_state()  # before the new prices
+    save_snapshot("2021-07-02")
+    assert state.model is not None
+    first = decisions.decide(state.model)
+    assert first.as_of == date(2021, 7, 2)
+    assert decide_now(decisions) is not None and len(calls) == 1

@@ -6,6 +6,7 @@ import csv
 import io
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
@@ -18,7 +19,15 @@ from portfolio_sdpo.portfolio.market import CASH, Array, load_latest_frame
 from portfolio_sdpo.prices.calendar import count_sessions_since
 from portfolio_sdpo.prices.prices import DATE_UNIT
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo.serving import Answer, AnswerSettings, NotServableError, answer_all_cash, answer_decision, decide
+from portfolio_sdpo.serving import (
+    Answer,
+    AnswerSettings,
+    NotServableError,
+    answer_all_cash,
+    answer_decision,
+    decide,
+    leave_out_suspicious,
+)
 
 from ..errors import ProblemError, to_validation_problem
 from ..schemas import PricesBody
@@ -73,8 +82,9 @@ def _decide(registry: Registry, body: PricesBody, settings: AnswerSettings, chec
     try:
         market, data = load_latest_frame(frame, model.config["cash"])
         held = None if body.held is None else _make_weights(body.held, model.assets)
-        decision = decide(agent, market, data, held)
-    except PortfolioSdpoError as error:
+        market, remarks = leave_out_suspicious(market, datetime.now(UTC).date(), settings.suspicious, model.as_of)
+        decision = replace(decide(agent, market, data, held), remarks=remarks)
+    except (PortfolioSdpoError, NotServableError) as error:
         raise ProblemError("bad-prices", str(error)) from None
     if decision.waiting is not None:
         raise ProblemError(

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
+from starlette.routing import Mount
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo_app.api.config import ServeSettings
 from portfolio_sdpo_app.api.deps import Access, list_access
 from portfolio_sdpo_app.api.main import ROUTERS, list_all_access
+from portfolio_sdpo_app.api.middleware import _compile_beginning
 from portfolio_sdpo_app.api.server import check_keys
 
 from .helpers import problem
@@ -295,3 +297,18 @@ def test_a_client_that_hangs_up_is_one_line(
         told = [each for each in caplog.records if each.name.startswith(("portfolio", "uvicorn")) and each.exc_info]
         assert told == []
     assert running.http.get("/weights").status_code == 200
+
+
+def test_a_router_within_a_router_is_refused():
+    inner, outer = APIRouter(), APIRouter()
+    inner.add_api_route("/inner", lambda: None)
+    outer.routes.append(Mount("/within", routes=list(inner.routes)))
+    with pytest.raises(TypeError, match="declares no scope"):
+        list(list_access(outer, "/api"))
+
+
+def test_scopes_follow_the_template_of_a_route():
+    beginning = _compile_beginning("/api/models/{model_id}/promote")
+    for path in ("/api/models/20261113-5f2c/promote", "/api/models/x/promote\n"):
+        assert beginning.match(path)
+    assert not beginning.match("/api/models/x") and not beginning.match("/api/models//promote")

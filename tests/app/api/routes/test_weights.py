@@ -170,3 +170,19 @@ def test_prices_that_cannot_be_used_are_refused(serve: Callable[..., Any], champ
         problem(running.http.post("/weights", content=content, headers={"Content-Type": "text/csv"}), 422, "invalid")
     for header in ({"Content-Type": "text/plain"}, {}):
         problem(running.http.post("/weights", content=b"x", headers=header), 415, "unsupported-media-type")
+
+
+def test_suspicious_prices_that_are_sent_are_held_or_refused(serve: Callable[..., Any], champion: Callable[..., str]):
+    frame = save_snapshot("until-june", "2021-07-01")
+    champion("june")
+    body = body_of(frame)
+    known = body | {"dates": body["dates"][:-1], "closes": body["closes"][:-1]}
+    slip = body | {"closes": [*body["closes"][:-1], [100 * value for value in body["closes"][-1]]]}
+    running = serve()
+    running.settle()
+    before = running.http.post("/weights", json=known).json()
+    held = running.http.post("/weights", json=slip).json()
+    assert held["weights"] == before["weights"] and held["as_of"] == "2021-06-30"
+    assert "moved by +9," in held["remarks"][0] and before["remarks"] == []
+    refused = serve(suspicious="refuse").http.post("/weights", json=slip)
+    assert "check the prices" in problem(refused, 422, "bad-prices")["detail"]

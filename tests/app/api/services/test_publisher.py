@@ -116,7 +116,7 @@ def test_prices_age_with_the_exchange(registry: Registry, champion: Callable[...
     publisher.refresh()
     assert publisher.get_answer().content.data.age_sessions == 1  # type: ignore[union-attr]
     assert "1 session ago" in publisher.get_answer().content.warnings[0]
-    now = datetime(2021, 10, 19, 3, tzinfo=UTC)
+    now = datetime(2021, 10, 19, 5, tzinfo=UTC)  # Monday is over in New York
     publisher.refresh()
     with pytest.raises(ProblemError, match="2 sessions ago"):
         publisher.get_answer()
