@@ -11,6 +11,7 @@ risk: κ is at most what it would be without that session.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
@@ -27,8 +28,9 @@ from portfolio_sdpo.portfolio.calibrated_shield import (
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, Shielded
 from portfolio_sdpo.portfolio.filtered_shield import shield_by_scenarios
 from portfolio_sdpo.portfolio.limits import check_weights
-from portfolio_sdpo.portfolio.market import Array, Market
+from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array, Market
 from portfolio_sdpo.prices.cleaning.checks import LARGE_MOVE
+from portfolio_sdpo.prices.frequency import name_session
 
 __all__ = ["AccountRecord", "CvarLimit", "ShieldForm", "Shielded", "shield"]
 
@@ -88,7 +90,7 @@ def shield(
     if invested > 0.0:
         kappa = min(exposure / invested, 1.0)
     else:
-        kappa = 1.0 if weights[0] == 1.0 else 0.0
+        kappa = 0.0 if weights[1:].any() else 1.0
     shielded = kappa * kept
     shielded[0] = max(1.0 - shielded[1:].sum(), 0.0)
     return Shielded(
@@ -152,9 +154,9 @@ class _Past:
             parts = [self._measure(np.where(part, self.mix, 0.0)) for part in (young, ~young)]
         exposures, volatilities = [], []
         for hidden in (0, 1):
-            volatility = _forecast(whole, hidden)
+            volatility = self._forecast(whole, hidden)
             if parts:
-                volatility = min(volatility, sum(_forecast(part, hidden) for part in parts))
+                volatility = min(volatility, sum(self._forecast(part, hidden) for part in parts))
             of_account = {"mix": held[: len(held) - hidden]}
             if record is not None:
                 of_account = {"record": record[: max(len(record) - hidden, 0)]}
@@ -179,31 +181,32 @@ class _Past:
             excess = excess - np.where(moves > LARGE_MOVE, moves - most, 0.0) @ columns[self.jumps]
         return excess
 
+    def _forecast(self, part: tuple[float, Array], hidden: int) -> float:
+        """What a part of the mix adds to its volatility, without the last `hidden` sessions."""
+        invested, excess = part
+        # The rule's priors are those of a day of the exchange.
+        days = math.sqrt(SESSIONS_PER_YEAR / self.history.sessions_per_year)
+        return invested * days * float(forecast_volatility(excess[: len(excess) - hidden] / days))
+
     def describe(self) -> tuple[str, ...]:
         """Sentences about a short history and about suspicious last moves."""
         if not len(self.assets):
             return ()
-        names, found = self.history.assets, []
+        names, unit, found = self.history.assets, name_session(self.history.sessions_per_year), []
         if self.sessions < WINDOW:
             youngest = self.assets[int(self.ages.argmin())]
             whose = "" if self.ages.min() == self.ages.max() else f" of {names[youngest]}"
             found.append(
-                f"The shield has {self.sessions:,} of {WINDOW:,} sessions of history{whose}; the rest is filled by a "
+                f"The shield has {self.sessions:,} of {WINDOW:,} {unit}s of history{whose}; the rest is filled by a "
                 "cautious prior."
             )
         moves = self.history.gross_returns[-1] - 1.0
         found += [
-            f"{names[i]} moved by {moves[i]:+,.1%} in the last session, more than {LARGE_MOVE:.0%}: check its price. "
+            f"{names[i]} moved by {moves[i]:+,.1%} in the last {unit}, more than {LARGE_MOVE:.0%}: check its price. "
             "The shield holds or sells because of it, and does not buy."
             for i in self.assets[np.abs(moves[self.assets]) > LARGE_MOVE]
         ]
         return tuple(found)
-
-
-def _forecast(part: tuple[float, Array], hidden: int) -> float:
-    """What a part of the mix adds to its volatility, without the last `hidden` sessions."""
-    invested, excess = part
-    return invested * float(forecast_volatility(excess[: len(excess) - hidden]))
 
 
 def _believe_record(record: AccountRecord | None, history: Market, limit: CvarLimit) -> Array | None:

@@ -1,5 +1,6 @@
 """What the shield promises on any market: less history and a strange last price never widen risk."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -128,6 +129,20 @@ def test_the_rule_is_applied_to_the_mix_with_and_without_the_last_session(prices
     np.testing.assert_allclose(result.weights[1:], result.kappa * weights[1:])
     assert result.weights.sum() == pytest.approx(1) and result.meets
     assert result.before <= result.after and result.after >= TIGHT.bound
+
+
+def test_priors_are_those_of_the_length_of_a_session(prices):
+    """Weekly moves are √(252/52) times as large as daily ones, and so is what fills a short history."""
+    frame = prices(60, stocks=1, gaps=False)
+    daily = Market.from_prices(frame)
+    weeks = frame.pct_change().fillna(0.0) * math.sqrt(252 / 52)
+    weekly_prices = (100 * (1 + weeks).cumprod()).set_axis(pd.date_range("2018-01-05", periods=60, freq="W-FRI"))
+    weekly = Market.from_prices(weekly_prices)
+    assert (daily.sessions_per_year, weekly.sessions_per_year) == (252, 52)
+    alone, calm = np.array([0.0, 1.0]), SimpleNamespace(returns=np.empty(0), weights=np.empty((0, 2)))
+    one, other = (shield(alone, market, TIGHT, record=calm) for market in (daily, weekly))
+    assert 0.0 < other.kappa == pytest.approx(one.kappa / math.sqrt(252 / 52))
+    assert "59 of 1,260 weeks of history" in other.findings[0]
 
 
 @settings(max_examples=20, deadline=None)
