@@ -39,6 +39,9 @@ ShieldForm = Literal["calibrated", "filtered"]
 YOUNG = 252
 """Assets with fewer sessions of history need not cut short that of the others: their volatilities may be added up."""
 
+SHORT = WINDOW // 2
+"""With fewer sessions of history the reader is told: what stands for the rest has more than a quarter of the weight."""
+
 
 class AccountRecord(Protocol):
     """What the account went through in its last sessions, latest last, up to the close of the decision.
@@ -193,7 +196,7 @@ class _Past:
         if not len(self.assets):
             return ()
         names, unit, found = self.history.assets, name_session(self.history.sessions_per_year), []
-        if self.sessions < WINDOW:
+        if self.sessions < SHORT:
             youngest = self.assets[int(self.ages.argmin())]
             whose = "" if self.ages.min() == self.ages.max() else f" of {names[youngest]}"
             found.append(

@@ -207,8 +207,9 @@ def test_all_cash_that_misses_the_limit_is_flagged(prices):
 
 
 def test_the_history_is_told(prices):
-    long, short = (Market.from_prices(prices(sessions, gaps=False)) for sessions in (WINDOW + 1, 37))
+    long, enough, few, short = (Market.from_prices(prices(n, gaps=False)) for n in (WINDOW + 1, 631, 630, 37))
     assert shield(EQUAL, long).findings == () and shield(EQUAL, long).scenarios == WINDOW
+    assert shield(EQUAL, enough).findings == () != shield(EQUAL, few).findings
     told = shield(EQUAL, short)
     assert told.scenarios == 36
     assert told.findings == ("The shield has 36 of 1,260 sessions of history; the rest is filled by a cautious prior.",)
