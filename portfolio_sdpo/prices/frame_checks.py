@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,15 @@ def _check_tickers(columns: pd.Index) -> list[str]:
             f"prices: the column {CASH_COLUMN} must go, since cash is added by itself; say what it earns with `cash`."
         )
     return tickers
+
+
+def refuse_cash(tickers: Iterable[str]) -> None:
+    """Raise a `DataQualityError` if a ticker has the name of cash, before it is stored and cannot be used."""
+    if CASH_COLUMN in tickers:
+        raise DataQualityError(
+            f"A ticker is called {CASH_COLUMN}, which is the name of cash in every table of weights: rename it in the "
+            f"file, such as {CASH_COLUMN}.US, or leave it out with --tickers and the names of the others."
+        )
 
 
 def _check_numbers(frame: pd.DataFrame, tickers: list[str]) -> np.ndarray:

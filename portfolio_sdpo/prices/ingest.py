@@ -11,6 +11,7 @@ import pandas as pd
 
 from portfolio_sdpo.prices.calendar import check_calendar
 from portfolio_sdpo.prices.cleaning import Repairs
+from portfolio_sdpo.prices.frame_checks import refuse_cash
 from portfolio_sdpo.prices.frequency import AUTOMATIC, recognise_frequency
 from portfolio_sdpo.prices.manifest import Membership, Request
 from portfolio_sdpo.prices.membership import clean_request
@@ -44,6 +45,7 @@ def fetch_snapshot(
         check_calendar(calendar)
     origin = make_source(source, **settings or {})
     prices = origin.fetch(tickers, start, end, progress)
+    refuse_cash(prices.frame.columns)
     check_currencies(prices)
     frequency = recognise_frequency(pd.DatetimeIndex(prices.frame.index))
     if calendar == AUTOMATIC:

@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 """Rows × columns, NaN = no value."""
-Look = Literal["returns in percent", "returns", "gross returns", "volumes"]
+Look = Literal["returns in percent", "returns", "gross returns", "volumes", "flags", "rates"]
 
 WINDOW = 250
 """Rows that are looked at, from the middle of the table."""
 FEWEST_ROWS = 8
 """With fewer values nothing is said about returns and volumes."""
+STILL = 0.002
+"""Gross returns of a stock scatter by more than this."""
 MOST_OHLC_COLUMNS = 12
 """A wider table of unknown names is not searched for open, high, low and close."""
 
@@ -49,11 +51,17 @@ def describe_values(values: Values) -> list[Look | None]:
             else np.full(window.shape[1], np.nan)
         )
         whole = (np.nan_to_num(window) == np.floor(np.nan_to_num(window))).all(axis=0)
-        near_one = (np.abs(median - 1) < 0.05) & (np.nanmin(window, axis=0) > 0.2) & (np.nanmax(window, axis=0) < 5)
+        least, most = np.nanmin(window, axis=0), np.nanmax(window, axis=0)
+        near_one = (np.abs(median - 1) < 0.05) & (least > 0.2) & (most < 5)
+        spread = np.nanstd(window, axis=0)
+        still = (steps == 0).sum(axis=0) > 0.5 * count
     enough = count >= FEWEST_ROWS
     returns = enough & (negative > 0.2) & (negative < 0.9) & (size < 50)
-    gross = enough & (count >= 20) & near_one & (scatter > 1.2)
-    volumes = enough & whole & (median >= 100) & (jump > 0.1)
+    # A stablecoin scatters around one as well, but by less than any stock.
+    gross = enough & (count >= 20) & near_one & (scatter > 1.2) & (spread > STILL)
+    volumes = enough & (scatter > 0.3) & ((whole & (median >= 100) & (jump > 0.1)) | (jump > 0.25))
+    flags = enough & whole & (least == 0) & (most <= 6) & (most > 0)
+    rates = enough & (least >= 0) & (most < 0.002) & still
     looks: list[Look | None] = []
     for column in range(window.shape[1]):
         if returns[column]:
@@ -61,7 +69,8 @@ def describe_values(values: Values) -> list[Look | None]:
         elif gross[column]:
             looks.append("gross returns")
         else:
-            looks.append("volumes" if volumes[column] else None)
+            kinds: list[tuple[np.ndarray, Look]] = [(volumes, "volumes"), (flags, "flags"), (rates, "rates")]
+            looks.append(next((look for found, look in kinds if found[column]), None))
     return looks
 
 

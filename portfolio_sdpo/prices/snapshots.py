@@ -110,6 +110,20 @@ class Store:
             raise SnapshotError(f"Snapshot {manifest.name} has no table {kind!r} (known: {known}).")
         return self._frame(manifest.model_copy(update={"file_sha256": manifest.companions[kind]}))
 
+    def open_raw_closes(self, manifest: Manifest) -> pd.DataFrame:
+        """Closes as they were traded, of the shape of the prices: what an order is priced at; NaN = no close that day.
+
+        They are the companion `close`, or the prices themselves where these are not adjusted for anything.
+        """
+        if "close" in manifest.companions:
+            return self.open_companion(manifest, "close")
+        if manifest.adjustment == "none":
+            return drop_carried(self._frame(manifest), manifest.carried)
+        raise SnapshotError(
+            f"Snapshot {manifest.name} has no closes as they were traded, only prices with adjustment "
+            f"{manifest.adjustment}: fetch it with --source yfinance, or import a file with both Close and Adj Close."
+        )
+
     def find(self, name: str) -> tuple[str, Manifest]:
         """The manifest that `open` goes by, and its hash."""
         name, at, prefix = name.partition("@")

@@ -16,64 +16,71 @@ from portfolio_sdpo.prices.prices import Adjustment
 
 ADJUSTED = (
     "adjclose", "adjustedclose", "adjusted", "adjcp", "closeadj", "closeadjusted", "adjclosingprice", "adjprice",
-    "adjustedprice", "adjustedclosingprice", "adjlast", "totalreturnindex", "5adjustedclose", "5adjclose",
+    "adjustedprice", "adjustedclosingprice", "adjlast", "totalreturnindex",
     "schlusskursbereinigt", "bereinigterschlusskurs", "cierreajustado", "clotureajustee", "fechamentoajustado",
-    "chiusuraaggiustata", "totreturnindexgrossdvds",
+    "chiusuraaggiustata", "totreturnindexgrossdvds", "调整后收盘价", "調整後終値", "終値調整値",
 )  # fmt: skip
 _ENGLISH_RAW = (
-    "close", "closelast", "closeprice", "closingprice", "last", "lastprice", "price", "settle", "pxlast", "prc",
-    "prccd", "nav", "priceclose", "pxclose", "closepx", "4close", "tradeclose", "exchangerate", "fixing", "navps",
+    "close", "closelast", "closeprice", "closingprice", "settle", "last", "lastprice", "price", "pxlast", "prc",
+    "prccd", "prccm", "dlyprc", "mthprc", "nav", "priceclose", "pxclose", "closepx", "tradeclose", "exchangerate",
+    "fixing", "navps", "navpershare", "indexvalue", "indexlevel", "obsvalue", "value",
 )  # fmt: skip
-_FOREIGN_RAW = (  # German, Spanish, Portuguese, French, Italian, Dutch, Polish, Nordic
+_FOREIGN_RAW = (  # German, Spanish, Portuguese, French, Italian, Dutch, Polish, Nordic, Turkish, Russian, Vietnamese
     "schluss", "schlusskurs", "kurs", "zuletzt", "cierre", "ultimo", "ultima", "precio", "fechamento", "preco",
     "cloture", "dernier", "fermeture", "cours", "chiusura", "prezzo", "slot", "slotkoers", "laatste", "koers",
-    "zamkniecie", "kurszamkniecia", "ostatnio", "senaste", "stangning", "sidste",
+    "zamkniecie", "kurszamkniecia", "ostatnio", "senaste", "stangning", "sidste", "clot", "son", "simdi", "kapanis",
+    "цена", "закрытие", "dongcua", "valor", "wert", "valeur",
 )  # fmt: skip
+CRSP = ("prc", "dlyprc", "mthprc")
+"""Prices that are negative where they are averages of bid and ask."""
 RAW = (*_ENGLISH_RAW, *_FOREIGN_RAW, "收盘", "收盘价", "終値", "종가")
 PRICE = ADJUSTED + RAW
 _FOREIGN_OPEN = (
     "erster", "eroffnung", "eroffnungskurs", "apertura", "abertura", "ouverture", "otwarcie", "kursotwarcia", "openen",
-    "oppning", "abning",
+    "oppning", "oppen", "abning", "eroffn", "ouv", "acilis", "откр", "открытие", "mocua",
 )  # fmt: skip
 OPEN = (
-    "open", "adjopen", "openprice", "openingprice", "priceopen", "pxopen", "1open", "opening", *_FOREIGN_OPEN, "开盘",
+    "open", "adjopen", "openprice", "openingprice", "priceopen", "pxopen", "opening", *_FOREIGN_OPEN, "开盘",
     "开盘价", "始値", "시가",
 )  # fmt: skip
 _FOREIGN_HIGH = (
     "hoch", "tageshoch", "hochst", "hochstkurs", "maximo", "maxima", "haut", "plushaut", "massimo", "najwyzszy",
-    "kursmax", "hoog", "hoogste", "hogst", "hoj",
+    "kursmax", "hoog", "hoogste", "hogst", "hoj", "yuksek", "макс", "максимум", "caonhat",
 )  # fmt: skip
 HIGH = (
-    "high", "adjhigh", "highprice", "pricehigh", "pxhigh", "2high", "dayhigh", "maximum", "max", *_FOREIGN_HIGH, "最高",
-    "最高价", "高値", "고가",
+    "high", "adjhigh", "highprice", "pricehigh", "pxhigh", "dayhigh", "maximum", "max", *_FOREIGN_HIGH, "最高",
+    "最高价", "高値", "高", "고가",
 )  # fmt: skip
 _FOREIGN_LOW = (
     "tief", "tagestief", "tiefst", "tiefstkurs", "minimo", "minima", "bas", "plusbas", "najnizszy", "kursmin", "laag",
-    "laagste", "lagst", "lav",
+    "laagste", "lagst", "lav", "dusuk", "мин", "минимум", "thapnhat",
 )  # fmt: skip
 LOW = (
-    "low", "adjlow", "lowprice", "pricelow", "pxlow", "3low", "daylow", "minimum", "min", *_FOREIGN_LOW, "最低",
-    "最低价", "安値", "저가",
+    "low", "adjlow", "lowprice", "pricelow", "pxlow", "daylow", "minimum", "min", *_FOREIGN_LOW, "最低",
+    "最低价", "安値", "低", "저가",
 )  # fmt: skip
 VOLUME = (
     "volume", "vol", "adjvolume", "volumen", "umsatz", "umsatze", "stuck", "stucke", "wolumen", "obrot", "obroty",
     "volym", "omsatning", "omzet", "aantal", "cantidad", "quantidade", "quantite", "scambi", "controvalore", "turnover",
-    "amount", "qty", "quantity", "tottrdqty", "tottrdval", "5volume", "6volume", "pxvolume", "volumeusd", "volumeusdt",
+    "amount", "qty", "quantity", "tottrdqty", "tottrdval", "pxvolume", "volumeusd", "volumeusdt",
     "volumebtc", "volumeeth", "basevolume", "quotevolume", "quoteassetvolume", "takerbuybaseassetvolume",
     "takerbuyquoteassetvolume", "tradecount", "numberoftrades", "nooftrades", "trades", "count", "shrout", "sharesout",
-    "成交量", "成交额", "出来高", "거래량",
+    "tickqty", "tickvol", "tickvolume", "dlyvol", "sharesoutstanding", "numberofshares", "wol", "hac", "объем",
+    "khoiluong", "成交量", "成交额", "成交金额", "交易量", "出来高", "거래량", "거래대금",
 )  # fmt: skip
 RETURN = (
     "ret", "retx", "return", "returns", "dailyreturn", "logreturn", "pctchange", "change", "change%", "changepercent",
     "chg", "chg%", "%chg", "var", "var%", "variation", "variacao", "variazione", "verand", "verand%", "veranderung",
-    "zmiana", "涨跌幅",
+    "zmiana", "zmiana%", "fark%", "изм%", "variation%", "dlyret", "mthret", "涨跌幅", "涨跌额", "変化率%", "등락률",
+    "대비",
 )  # fmt: skip
 OTHER = (
     "dividends", "dividend", "stocksplits", "splits", "capitalgains", "repaired", "closeunadj", "exdividend",
-    "divcash", "splitratio", "splitfactor", "factor", "adjfactor", "cfacpr", "7dividendamount", "8splitcoefficient",
+    "divcash", "splitratio", "splitfactor", "factor", "adjfactor", "cfacpr", "dividendamount", "splitcoefficient",
     "vwap", "openint", "openinterest", "per", "day", "marketcap", "mktcap", "currency", "ccy", "exchange", "exch",
     "bid", "ask", "bidsize", "asksize", "spread", "weightedprice", "prevclose", "previousclose", "wahrung", "devise",
-    "closetime", "ignore", "series", "timeperiod", "numberofemployees",
+    "closetime", "ignore", "series", "timeperiod", "numberofemployees", "weekday", "dayofweek", "year", "month",
+    "quarter", "week", "weekofyear", "hour", "label", "gvkey", "iid", "dlyprcflg", "ajexdi", "ajexm", "trfd",
 )  # fmt: skip
 NEVER_PRICES = frozenset(VOLUME + RETURN + OTHER)
 NOT_PRICES = frozenset(OPEN + HIGH + LOW) | NEVER_PRICES
@@ -82,42 +89,65 @@ FIELDS = frozenset(PRICE) | NOT_PRICES
 TICKER = (
     "ticker", "tic", "symbol", "tickersymbol", "stock", "stocksymbol", "instrument", "tscode", "stockcode", "code",
     "security", "asset", "ric", "secid", "permno", "isin", "figi", "cusip", "sedol", "wkn", "pair", "currencypair",
-    "country", "fund", "identifier", "actsymbol", "kod", "papier", "name",
+    "country", "fund", "identifier", "actsymbol", "kod", "papier", "股票代码", "location", "refarea", "name", "key",
 )  # fmt: skip
-_FOREIGN_DATE = ("datum", "fecha", "handelstag", "dato")
+_FOREIGN_DATE = ("datum", "fecha", "handelstag", "dato", "tarih", "дата", "ngay")
 DATE = (
     "date", "tradedate", "tradingdate", "datetime", "timestamp", "tradingday", "dtyyyymmdd", "datadate", "dt", "time",
     "dates", "unix", "unixtimestamp", "opentime", "unixtime", "epoch", "caldt", "pricedate", "asofdate",
-    "observationdate", *_FOREIGN_DATE, "日期", "交易日期", "日付", "날짜",
+    "observationdate", "windowstart", "snappedat", "timekey", "dlycaldt", "mthcaldt", "effectivedate", "asof",
+    "gmttime", "localtime", *_FOREIGN_DATE, "日期", "交易日期", "日付", "日付け", "날짜", "일자",
 )  # fmt: skip
 FOREIGN = frozenset((*_FOREIGN_RAW, *_FOREIGN_OPEN, *_FOREIGN_HIGH, *_FOREIGN_LOW, *_FOREIGN_DATE))
 """Names in languages that write decimal commas; Chinese, Japanese and Korean write points."""
-WEAK_DATE = ("data", "day", "t", "index")
+WEAK_DATE = ("data", "day", "t", "index", "timeperiod")
 """Names of dates only where the column holds dates: T is a ticker, too."""
+TIME = ("time", "hour", "uhrzeit", "zeit", "heure", "hora", "ora", "godzina", "tid", "timeofday", "bartime")
+"""The time of day, where a date stands beside it."""
 CURRENCY = ("currency", "ccy", "wahrung", "devise", "curcdd")
+QUALIFIERS = frozenset((
+    "total", "average", "avg", "mean", "typical", "weighted", "median", "middle", "previous", "prev", "prior", "base",
+    "quote", "daily", "24h", "bar", "tick", "estimated", "theoretical", "reference", "settlement",
+    "previousday", "totaltraded", "takerbuy", "takerbuybase", "takerbuyquote", "adj", "adjusted", "deliverable",
+))  # fmt: skip
+"""What makes another field of a field, and no security: `Typical Price`, `total_volume`."""
+CURRENCIES = frozenset((
+    "USD", "EUR", "GBP", "GBX", "GBp", "JPY", "CHF", "CAD", "AUD", "NZD", "CNY", "CNH", "HKD", "SGD", "INR", "KRW",
+    "TWD", "BRL", "MXN", "ZAR", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "TRY", "RUB", "ILS", "NIS", "SAR", "AED", "THB",
+    "IDR", "MYR", "PHP", "VND", "USDT",
+))  # fmt: skip
+"""What stands in brackets behind a field without being a security: `Close (USD)`."""
 
 _SHORT = 5
 """A name in capitals of at most so many letters may be a ticker even if it is in one of the tables: LOW, OPEN, BAS."""
-_SIDES = ("bid", "ask", "mid")
+SIDES = ("bid", "ask", "mid")
+"""Sides of a quote; BID, ASK and MID are tickers, too."""
 _PUNCTUATION = re.compile(r"[^\w%]|_")
 _NAMELESS = re.compile(r"unnamed\d*(level\d+)?")
 _INDEX = re.compile(r"index|indexlevel\d+|level\d+")
 _LETTERS = str.maketrans({"ł": "l", "ß": "ss", "ø": "o", "đ": "d", "ı": "i"})
+_UNIT = re.compile(r"(?<=\S)\s*[(\[](" + "|".join(sorted(CURRENCIES)) + r"|c|%|US\$|Rs\.?|shares)[)\]]\s*")
 _TUPLE = re.compile(r"\(\s*['\"].*['\"]\s*,\s*['\"].*['\"]\s*\)")
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+|[^\W_]")
-_SEPARATORS = "._-:|/,=>"
+_SEPARATORS = "._-:|/,=>·"
 _TICKER_FORM = re.compile(r"\^?([A-Z]{1,6}|\d{4,6})([.\-/=][A-Z]{1,4})?")
 _BRACKETS = {"(": ")", "[": "]", "'": "'"}
+_CLOSING = (")", "]")
+_TOOLTIP = re.compile(r"^((?:Adj )?Close)(?:Adjusted c|C)lose price adjusted for .*")
+"""Yahoo's pages, when they are copied, have the explanation of a column in its name."""
+_ENUMERATION = re.compile(r"^\d[ab]?\. ")
 
 
 @lru_cache(maxsize=8192)  # asked for many times for each column of a file
 def normalise_name(name: str) -> str:
     """The name as these tables write it.
 
-    >>> normalise_name("Adj. Close**"), normalise_name("Último"), normalise_name("Var. %")
-    ('adjclose', 'ultimo', 'var%')
+    >>> normalise_name("Adj. Close**"), normalise_name("Último"), normalise_name("Var. %"), normalise_name("Low (USD)")
+    ('adjclose', 'ultimo', 'var%', 'low')
     """
-    lower = name.lower()
+    name = _TOOLTIP.sub(r"\1", name)
+    name = _UNIT.sub("", name) if name[-1:] in _CLOSING else name
+    lower = _ENUMERATION.sub("", name).lower()  # `4. close`
     if not lower.isascii():
         folded = unicodedata.normalize("NFKD", lower.translate(_LETTERS))
         lower = "".join(letter for letter in folded if not unicodedata.combining(letter))
@@ -160,7 +190,7 @@ def is_quote(name: str) -> bool:
     return any(
         normalised == side or (normalised.startswith(side) and normalised.removeprefix(side) in FIELDS)
         or (normalised.endswith(side) and normalised.removesuffix(side) in FIELDS)
-        for side in _SIDES
+        for side in SIDES
     )  # fmt: skip
 
 
@@ -169,6 +199,8 @@ def is_field(name: str) -> bool:
     """Whether the name is of something that is known about a security, and cannot be a ticker."""
     if normalise_name(name) in FIELDS or is_quote(name):
         return not may_be_ticker(name)
+    if _split_qualifier(name):
+        return True
     tokens = [match[0] for match in _TOKEN.finditer(name)]
     # `Umsatz Stück` is made of two fields; `Close LOW` may be the close of LOW.
     return len(tokens) > 1 and all(normalise_name(token) in FIELDS and not may_be_ticker(token) for token in tokens)
@@ -205,8 +237,23 @@ def split_security(name: str) -> tuple[str, str] | None:
                 continue
             security = _trim(name[: run[0].start()], 1) if at_end else _trim(name[run[-1].end() :], 0)
             if security and (normalise_name(security) not in FIELDS or may_be_ticker(security)):
-                return security, field
+                return None if _is_qualifier(security, field) else (security, field)
     return None
+
+
+def _is_qualifier(word: str, field: str) -> bool:
+    """Whether a word makes another field of a field; `BASE.Close` is the close of BASE."""
+    return normalise_name(word) in QUALIFIERS and (not may_be_ticker(word) or field == field.upper())
+
+
+def _split_qualifier(name: str) -> bool:
+    """Whether the name is a field with a word before it that makes another field of it: `Typical Price`."""
+    tokens = list(_TOKEN.finditer(name))
+    for start in tokens[1:]:
+        word, field = name[: start.start()], name[start.start() :]
+        if normalise_name(field) in FIELDS and _is_qualifier(word.rstrip(_SEPARATORS + " "), field):
+            return True
+    return False
 
 
 def find_owner(name: str, securities: Collection[str], separators: str = _SEPARATORS + " ") -> str | None:
@@ -227,7 +274,10 @@ def _trim(text: str, separators: int) -> str:
     """A security without what separates it from its field. separators: how many follow it, 0 = any number before it."""
     text = text.strip()
     if separators:
-        text = text[:-1].rstrip() if text[-1:] in _SEPARATORS and text[:-1] else text  # `.DJI.Close`
+        arrow = next((mark for mark in ("->", "=>", "__", "::") if text.endswith(mark)), text[-1:])
+        text = (
+            text.removesuffix(arrow).rstrip() if arrow[-1:] in _SEPARATORS and text != arrow else text
+        )  # `.DJI.Close`
     else:
         text = text.lstrip(_SEPARATORS + " ")
     return text[1:-1] if text[:1] in _BRACKETS and text[-1:] == _BRACKETS[text[0]] else text

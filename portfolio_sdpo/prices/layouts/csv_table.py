@@ -24,10 +24,11 @@ from portfolio_sdpo.prices.layouts.numbers import (
     decide_decimal,
     is_foreign,
     is_written_like_number,
+    parse_number,
     parse_numbers,
     shows_comma,
 )
-from portfolio_sdpo.prices.layouts.plain_text import NOT_TEXT, decode_text, find_header, find_table_end
+from portfolio_sdpo.prices.layouts.plain_text import HEADS, NOT_TEXT, decode_text, find_header, find_table_end
 from portfolio_sdpo.prices.layouts.raw_table import ADJUSTMENTS, SAMPLE_ROWS, Facts, find_field_level
 
 BLOCK = 1 << 22
@@ -53,7 +54,7 @@ class CsvTable:
             header = self._header(self._rows(start, 3))
             for _ in header:
                 start = _line_end(content, start) + 1
-            self._start, self._end = start, find_table_end(content, start, self._separator)
+            self._start, self._end = start, find_table_end(content, start, self._separator, len(header[-1]))
             short = self._end < len(content)
             self.sample = self._rows(start, SAMPLE_ROWS, self._end if short else None)
         except (UnicodeDecodeError, csv.Error):
@@ -61,8 +62,9 @@ class CsvTable:
         self.facts = _read_remarks(remarks)
         notes = [*notes, *([f"Skipped {skipped} line{'s' * (skipped > 1)} above the header."] if skipped else [])]
         if self._end < len(content):
-            below = content[self._end :].count(b"\n") + 1
-            notes.append(f"Only the first table of the file was read; {below:,} lines below it were skipped.")
+            below = len(content[self._end :].strip().splitlines())
+            lines = "one line" if below == 1 else f"{below:,} lines"
+            notes.append(f"Only the first table of the file was read, and {lines} below it skipped.")
         self.facts = replace(self.facts, notes=(*self.facts.notes, *notes))
         self._name_columns(header)
         self._check()
@@ -79,9 +81,10 @@ class CsvTable:
         if not rows:
             raise LayoutError("the file is empty.")
         above = rows[:2]
-        first = above[1][0] if len(above) == 2 else "-"
-        two = first.lower() in ("", "ticker", "price") or (normalise_name(first) in DATE and not above[0][0])
-        header = above if two and find_field_level([row[1:] for row in above]) is not None else rows[:1]
+        first = normalise_name(above[1][0]) if len(above) == 2 else "-"
+        level = find_field_level([row[1:] for row in above])
+        header = above if first in HEADS or (first in DATE and level == 1) else rows[:1]
+        header = header if level is not None else rows[:1]
         below = rows[len(header)] if len(rows) > len(header) else [""]
         if normalise_name(below[0]) in DATE and not any(below[1:]):
             header = [*header, below]
@@ -91,7 +94,12 @@ class CsvTable:
         index = header[-1][0]
         level = find_field_level([row[1:] for row in header[:2]]) if len(header) > 1 and any(header[1][1:]) else None
         self.names = [index, *header[level or 0][1:]]
-        self.tickers = None if level is None else ["", *_fill_merged_cells(header[1 - level][1:])]
+        if level is None:
+            self.tickers: list[str] | None = None
+        else:
+            head, *tickers = header[1 - level]
+            owner = head if level == 1 and normalise_name(head) not in HEADS else ""
+            self.tickers = _fill_merged_cells([owner, *tickers]) if owner else ["", *_fill_merged_cells(tickers)]
 
     def _check(self) -> None:
         dates = [name for name in self.names if looks_like_dates([name])]
@@ -101,6 +109,8 @@ class CsvTable:
             raise LayoutError(f"the first row is data, since it has the date {dates[0]}; add column names above it.")
         if self.tickers is not None and len(self.tickers) != len(self.names):
             raise LayoutError("the two rows of the header do not have the same number of cells; correct the file.")
+        if all(name and parse_number(name) is not None for name in self.names):
+            raise LayoutError("the first row is data, since it has numbers only; add column names above it.")
         if not self.sample:
             raise LayoutError("the file has column names and no rows.")
         width, expected = len(self.sample[0]), len(self.names)

@@ -1,15 +1,11 @@
-"""Dates as files write them, and whether 03/01/2011 is in March or in January.
-
-A column has one form throughout. Where day and month could be swapped, the whole column decides: a field above 12, and
-if there is none, which of the two readings looks like the dates of prices. If neither does, or both do, it is refused.
-"""
+"""Dates as files write them; a column has one form throughout."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 
 import numpy as np
@@ -17,10 +13,13 @@ import pandas as pd
 
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import normalise_name
+from portfolio_sdpo.prices.layouts.date_order import in_order, order_days
+from portfolio_sdpo.prices.layouts.times import are_local_midnights, parse_clock
 from portfolio_sdpo.prices.prices import DATE_UNIT
 
 _TIME = (
-    r"(?:[T ,]\s*(?P<time>\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[AP]M)?))?(?: ?(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?))?"
+    r"(?:[T ,]\s*(?P<time>\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: ?[AP]M)?|\d{6}))?"
+    r"(?: ?(?P<zone>Z|(?:UTC|GMT)?[+-]\d\d(?::?\d\d)?|UTC|GMT))?"
 )
 _MONTHS = {
     name: month
@@ -37,15 +36,17 @@ _MONTHS = {
 }  # fmt: skip
 _LONGEST = max(map(len, _MONTHS))
 _MONTH = r"(?P<name>[^\W\d_]{3,12})\.?"
+_WEEKDAY = r"(?:[^\W\d_]{2,10}\.?, )?"
 _YEAR = r"(?P<year>\d{4}|\d\d)"
 _FORMS = {
     form: re.compile(pattern, re.IGNORECASE)
     for form, pattern in {
-        "YYYY-MM-DD": r"(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})\.?" + _TIME,
+        "YYYY-MM-DD": r"(?P<year>\d{4})([-/.]) ?(?P<month>\d{1,2})\2 ?(?P<day>\d{1,2})\.?" + _TIME,
+        "YYYY年M月D日": r"(?P<year>\d{4}) ?[年년] ?(?P<month>\d{1,2}) ?[月월] ?(?P<day>\d{1,2}) ?[日일]" + _TIME,
         "YYYYMMDD": r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)(?:\.0)?" + _TIME,
         "DD/MM/YYYY or MM/DD/YYYY": r"(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\2(?P<year>\d{4}|\d\d)" + _TIME,
-        "2 Jan 2020": rf"(?P<day>\d{{1,2}})\.?[-/ ]?(?:de )?{_MONTH}[-/, ]*(?:de )?{_YEAR}" + _TIME,
-        "Jan 2, 2020": rf"{_MONTH}[- ](?P<day>\d{{1,2}}),? (?P<year>\d{{4}})" + _TIME,
+        "2 Jan 2020": rf"{_WEEKDAY}(?P<day>\d{{1,2}})\.?[-/ ]?(?:de )?{_MONTH}[-/, ]*(?:de )?{_YEAR}" + _TIME,
+        "Jan 2, 2020": rf"{_WEEKDAY}{_MONTH}[- ](?P<day>\d{{1,2}}),? (?P<year>\d{{4}})" + _TIME,
         "YYYY-MM": r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})",
         "Jan 2020": rf"{_MONTH}[-/, ]+(?P<year>\d{{4}})",
     }.items()
@@ -54,10 +55,16 @@ _ISO_DAYS = re.compile(r"(\d{4}-\d\d-\d\d\n)*\d{4}-\d\d-\d\d", re.ASCII)
 _EPOCHS = {10: "s", 13: "ms", 16: "us", 19: "ns"}
 """Digits of an epoch time since 2001, and its unit."""
 _EPOCH = re.compile(r"(\d{10}|\d{13}|\d{16}|\d{19})(\.0*)?")
-_MONTHLY = re.compile(r"(?:18|19|20|21)\d\d(?:0[1-9]|1[0-2])")
+_SERIAL = re.compile(r"[2-7]\d{4}(\.0)?")
+_FIRST_SERIAL = np.datetime64("1899-12-30")
+_PERIODS = {
+    "M": re.compile(rf"(?P<year>(?:18|19|20|21)\d\d)(?P<number>0[1-9]|1[0-2])|{_MONTH}-(?P<short>\d\d)", re.IGNORECASE),
+    "Q": re.compile(r"(?P<year>\d{4})[-: ]?Q(?P<number>[1-4])|Q(?P<second>[1-4])[-/: ](?P<last>\d{4})", re.IGNORECASE),
+    "W": re.compile(r"(?P<year>\d{4})-?W(?P<number>\d\d)", re.IGNORECASE),
+}
+"""Months as YYYYMM or Jan-18, quarters, weeks."""
 _EMPTY = frozenset(("", "nan", "nat", "none", "null", "<na>"))
 _FIRST_DAY, _LAST_DAY = np.datetime64("1800-01-01"), np.datetime64("2199-12-31")
-_ORDERS = {True: "dayfirst", False: "monthfirst"}
 
 
 @dataclass(frozen=True)
@@ -119,10 +126,24 @@ def looks_like_epochs(cells: Sequence[str]) -> bool:
     )
 
 
-def looks_like_months(cells: Sequence[str]) -> bool:
-    """Whether all these cells are months as YYYYMM."""
+def looks_like_periods(cells: Sequence[str]) -> bool:
+    """Whether all these cells are months as YYYYMM or Jan-18, quarters as 2020Q1, or weeks as 2020-W01."""
     texts = [cell.strip() for cell in cells if cell.strip().lower() not in _EMPTY]
-    return len(texts) > 1 and all(_MONTHLY.fullmatch(text) for text in texts)
+    return len(texts) > 1 and _period_form(texts) is not None
+
+
+def _period_form(texts: Sequence[str]) -> str | None:
+    for kind, pattern in _PERIODS.items():
+        matches = [pattern.fullmatch(text) for text in texts]
+        if all(match and (kind != "M" or not match["name"] or _month_number(match["name"])) for match in matches):
+            return kind
+    return None
+
+
+def looks_like_serials(cells: Sequence[str]) -> bool:
+    """Whether all these cells are Excel's numbers of days, from 1954 to 2118."""
+    texts = [cell.strip() for cell in cells if cell.strip().lower() not in _EMPTY]
+    return len(texts) > 1 and all(_SERIAL.fullmatch(text) for text in texts)
 
 
 def parse_dates(column: pd.Series, dayfirst: bool | None = None) -> ParsedDates:
@@ -132,17 +153,17 @@ def parse_dates(column: pd.Series, dayfirst: bool | None = None) -> ParsedDates:
     """
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         moments = column.dt.tz_localize(None) if column.dt.tz is not None else column
-        notes = () if column.dt.tz is None else _note_utc(str(column.dt.tz) == "UTC", bool((moments.dt.hour > 0).any()))
         days = moments.dt.normalize()
         times = None if (moments == days).all() else (moments - days).to_numpy()
-        return ParsedDates(days.to_numpy(f"datetime64[{DATE_UNIT}]"), notes, times)
+        parsed = ParsedDates(days.to_numpy(f"datetime64[{DATE_UNIT}]"), (), times)
+        return _take_local_days(parsed) if str(column.dt.tz) == "UTC" else parsed
     codes, found = pd.factorize(column)
     cells = [str(text).strip() for text in found]
     filled = [place for place, cell in enumerate(cells) if cell.lower() not in _EMPTY]
     if not filled:
         raise LayoutError("the column of dates is empty; prices without dates cannot be used.")
     texts = [cells[place] for place in filled]
-    days, notes, times = _parse_texts(texts, dayfirst)
+    days, notes, times, is_utc = _parse_texts(texts, dayfirst)
     odd = (days < _FIRST_DAY) | (days > _LAST_DAY)
     if odd.any():
         raise LayoutError(f"{texts[int(odd.argmax())]!r} is not a day that prices are from; correct its year.")
@@ -153,22 +174,39 @@ def parse_dates(column: pd.Series, dayfirst: bool | None = None) -> ParsedDates:
         return ParsedDates(lookup[codes], notes)
     clock = np.zeros(len(cells) + 1, dtype="timedelta64[us]")
     clock[filled] = times
-    return ParsedDates(lookup[codes], notes, clock[codes])
+    parsed = ParsedDates(lookup[codes], notes, clock[codes])
+    return _take_local_days(parsed) if is_utc else parsed
 
 
-_Parsed = tuple[np.ndarray, tuple[str, ...], np.ndarray | None]
-"""Days, notes, and times of day where there are any."""
+def _take_local_days(parsed: ParsedDates) -> ParsedDates:
+    """Days that are written as midnights in UTC as the exchange's own; other times in UTC keep their days."""
+    if parsed.times is None:
+        return parsed
+    if are_local_midnights(parsed.days, parsed.times):
+        note = (
+            "The times are midnights of an exchange east of Greenwich in UTC: its own days, the next ones, were taken."
+        )
+        return ParsedDates(parsed.days + np.timedelta64(1, "D"), (*parsed.notes, note))
+    note = "The times are in UTC and their UTC days were kept: check the days if the exchange is east of Greenwich."
+    return replace(parsed, notes=(*parsed.notes, note))
+
+
+_Parsed = tuple[np.ndarray, tuple[str, ...], np.ndarray | None, bool]
+"""Days, notes, times of day where there are any, and whether these are known to be in UTC."""
 
 
 def _parse_texts(texts: Sequence[str], dayfirst: bool | None) -> _Parsed:
     """One day per text, notes, and times of day."""
     if _ISO_DAYS.fullmatch("\n".join(texts)):
         with contextlib.suppress(ValueError):  # the long way names the day that is none
-            return np.array(texts, dtype="datetime64[D]"), (), None
+            return np.array(texts, dtype="datetime64[D]"), (), None, False
     if looks_like_epochs(texts):
         return _parse_epochs(texts)
-    if looks_like_months(texts):
-        texts = [f"{text[:4]}-{text[4:]}" for text in texts]
+    if looks_like_periods(texts):
+        return _parse_periods(texts)
+    if looks_like_serials(texts):
+        numbers = np.array([int(text.partition(".")[0]) for text in texts])
+        return _FIRST_SERIAL + numbers, ("Dates were read as Excel's numbers of days.",), None, False
     form = next((form for form, pattern in _FORMS.items() if _is_day(pattern.fullmatch(texts[0]))), None)
     if form is None:
         form = next((form for form, pattern in _FORMS.items() if pattern.fullmatch(texts[0])), None)
@@ -177,22 +215,24 @@ def _parse_texts(texts: Sequence[str], dayfirst: bool | None) -> _Parsed:
     matches = []
     for text in texts:
         match = _FORMS[form].fullmatch(text)
+        if match is None and not any(map(str.isdigit, text)):
+            raise LayoutError(f"{text!r} stands in the column of dates and is none; delete that row.")
         if match is None:
             raise LayoutError(
                 f"the column of dates mixes {texts[0]!r} ({form}) with {text!r}; write all dates as YYYY-MM-DD."
             )
         matches.append(match)
-    notes = _check_zones(matches)
+    is_utc = _check_zones(matches)
     times = _parse_times(matches)
     if "first" in matches[0].groupdict():
         _check_year_last(matches)
-        days, note = _order_days(
+        days, note = order_days(
             [(int(m["first"]), int(m["second"]), _full_year(m["year"])) for m in matches], texts, dayfirst
         )
-        return np.array(days, dtype="datetime64[D]"), (*notes, *note), times
+        return np.array(days, dtype="datetime64[D]"), note, times, is_utc
     if "day" not in matches[0].groupdict():
-        return _parse_months(matches), ("Months were dated at their last day.",), None
-    return np.array([_read_day(match) for match in matches], dtype="datetime64[D]"), notes, times
+        return _parse_months(matches), ("Months were dated at their last day.",), None, False
+    return np.array([_read_day(match) for match in matches], dtype="datetime64[D]"), (), times, is_utc
 
 
 def _read_day(match: re.Match[str]) -> date:
@@ -207,13 +247,39 @@ def _read_day(match: re.Match[str]) -> date:
 def _parse_months(matches: Sequence[re.Match[str]]) -> np.ndarray:
     """The last day of each month."""
     months = []
+    # Shiller's 1990.1 follows 1990.09: a number that lost its last zero.
+    tenths = any(re.fullmatch(r"\d{4}\.\d\d", match.string) for match in matches)
     for match in matches:
         fields = match.groupdict()
+        if tenths and fields["month"] == "1":
+            fields["month"] = "10"
         month = _month_number(fields["name"]) if fields.get("name") else int(fields["month"])
         if month is None or not 1 <= month <= 12:
             raise LayoutError(f"{match.string!r} is not a month of the calendar; correct it.")
         months.append(f"{int(fields['year']):04d}-{month:02d}")
     return (np.array(months, dtype="datetime64[M]") + 1).astype("datetime64[D]") - 1
+
+
+def _parse_periods(texts: Sequence[str]) -> _Parsed:
+    """The last day of each month or quarter, the Friday of each week."""
+    kind = _period_form(texts)
+    assert kind is not None
+    fields = [match.groupdict() for text in texts if (match := _PERIODS[kind].fullmatch(text))]
+    if kind == "W":
+        days = [date.fromisocalendar(int(each["year"]), int(each["number"]), 5) for each in fields]
+        return np.array(days, dtype="datetime64[D]"), ("Weeks were dated at their Friday.",), None, False
+    if kind == "Q":
+        pairs = [(int(each["year"] or each["last"]), 3 * int(each["number"] or each["second"])) for each in fields]
+    else:
+        pairs = [
+            (_full_year(each["year"] or each["short"]), int(each["number"] or 0) or _month_number(each["name"]) or 0)
+            for each in fields
+        ]
+    if len(set(pairs)) < len(pairs) and fields[0].get("name"):
+        raise LayoutError(f"{texts[0]!r} can be a month or a day without its year; write all dates as YYYY-MM-DD.")
+    months = np.array([f"{year:04d}-{month:02d}" for year, month in pairs], dtype="datetime64[M]")
+    what = "Quarters" if kind == "Q" else "Months"
+    return (months + 1).astype("datetime64[D]") - 1, (f"{what} were dated at their last day.",), None, False
 
 
 def _parse_epochs(texts: Sequence[str]) -> _Parsed:
@@ -225,23 +291,15 @@ def _parse_epochs(texts: Sequence[str]) -> _Parsed:
     days = moments.astype("datetime64[D]")
     times = (moments - days.astype("datetime64[us]")).astype("timedelta64[us]")
     names = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
-    notes = (f"Times were read as {names[unit]} since 1970, and their days are those of UTC.",)
-    return days, notes, times
+    return days, (f"Times were read as {names[unit]} since 1970.",), times, True
 
 
 def _parse_times(matches: Sequence[re.Match[str]]) -> np.ndarray | None:
     """The times of day, None where no cell has one."""
     if "time" not in matches[0].groupdict() or not any(match["time"] for match in matches):
         return None
-    times = np.zeros(len(matches), dtype="timedelta64[us]")
-    for place, match in enumerate(matches):
-        if text := match["time"]:
-            half = text[-2:].upper() if text[-1:] in "mM" else ""
-            hour, minute, *second = text.rstrip("APMapm ").split(":")
-            hours = int(hour) % 12 + 12 * (half == "PM") if half else int(hour)
-            seconds = 3600 * hours + 60 * int(minute) + float(second[0] if second else 0)
-            times[place] = np.timedelta64(round(1e6 * seconds), "us")
-    return times
+    clock = [parse_clock(text.strip()) if (text := match["time"]) else np.timedelta64(0, "us") for match in matches]
+    return np.array(clock, dtype="timedelta64[us]")
 
 
 def _check_year_last(matches: Sequence[re.Match[str]]) -> None:
@@ -253,7 +311,7 @@ def _check_year_last(matches: Sequence[re.Match[str]]) -> None:
     except ValueError:
         return  # no such days: the year stands last
     same_year = len({m["year"] for m in matches}) < len({m["first"] for m in matches})
-    if len(matches) > 2 and (same_year or not _in_order(days)):
+    if len(matches) > 2 and (same_year or not in_order(days)):
         return
     raise LayoutError(
         f"{matches[0].string!r} is not a date that can be read in one way only, since its year has two digits; write "
@@ -261,14 +319,17 @@ def _check_year_last(matches: Sequence[re.Match[str]]) -> None:
     )
 
 
-def _check_zones(matches: Sequence[re.Match[str]]) -> tuple[str, ...]:
-    """Refuse times of several zones: summer time moves an offset by an hour, anything more is another place."""
+def _check_zones(matches: Sequence[re.Match[str]]) -> bool:
+    """Whether all times are in UTC; times of several zones are refused.
+
+    Summer time moves an offset by an hour, anything more is another place.
+    """
     if "zone" not in matches[0].groupdict() or not any(match["zone"] for match in matches):
-        return ()
+        return False
     by_zone = {match["zone"]: match.string for match in matches}
     by_offset = {_offset(zone): text for zone, text in by_zone.items()}
     if by_offset.keys() == {None}:
-        return ()
+        return False
     offsets = sorted(offset for offset in by_offset if offset is not None)
     if None in by_offset or offsets[-1] - offsets[0] > 60:
         one, other = by_offset[offsets[0]], by_offset[None] if None in by_offset else by_offset[offsets[-1]]
@@ -276,108 +337,15 @@ def _check_zones(matches: Sequence[re.Match[str]]) -> tuple[str, ...]:
             f"the dates are in different time zones ({one!r} and {other!r}), so their days cannot be compared; "
             "write each exchange's own day as YYYY-MM-DD."
         )
-    return _note_utc(offsets == [0], any((match["time"] or "").strip("0:. ") for match in matches))
+    return offsets == [0]
 
 
 def _offset(zone: str | None) -> int | None:
     """Minutes east of Greenwich."""
     if zone is None:
         return None
+    zone = zone.removeprefix("UTC").removeprefix("GMT") or "Z"
     if zone[0] not in "+-":
         return 0
     minutes = 60 * int(zone[1:3]) + int(zone[3:].lstrip(":") or 0)
     return -minutes if zone[0] == "-" else minutes
-
-
-def _note_utc(is_utc: bool, has_times: bool) -> tuple[str, ...]:
-    if not (is_utc and has_times):
-        return ()
-    return ("The times are in UTC and their UTC days were kept: check the days if the exchange is east of Greenwich.",)
-
-
-Pairs = Sequence[tuple[int, int, int]]
-"""Two fields whose order is open, and the year."""
-
-
-def _order_days(pairs: Pairs, texts: Sequence[str], dayfirst: bool | None) -> tuple[list[date], tuple[str, ...]]:
-    """The days, and a note on how the order of day and month was found."""
-    if dayfirst is not None:
-        days = _read_pairs(pairs, dayfirst)
-        if isinstance(days, int):
-            raise LayoutError(f"{texts[days]!r} is not a date in the order {_ORDERS[dayfirst]}; leave the order out.")
-        return days, ()
-    readings: dict[bool, list[date]] = {}
-    failed = 0
-    for order in _ORDERS:
-        days = _read_pairs(pairs, order)
-        if isinstance(days, int):
-            failed = max(failed, days)
-        else:
-            readings[order] = days
-    if not readings:
-        raise LayoutError(
-            f"{texts[failed]!r} fits neither DD/MM/YYYY nor MM/DD/YYYY with the dates before it; correct it."
-        )
-    if len(readings) == 1:
-        order = next(iter(readings))
-        return readings[order], (f"Dates were read {_ORDERS[order]}: some of them allow nothing else.",)
-    if readings[True] == readings[False]:
-        return readings[True], ()
-    winners: dict[bool, str] = {}
-    for because, holds in _EVIDENCE.items():
-        verdict = {order: holds(days) for order, days in readings.items()}
-        if verdict[True] != verdict[False]:
-            winners.setdefault(verdict[True], because)
-    if len(winners) != 1:
-        place = next(place for place, (first, second, _) in enumerate(pairs) if first != second)
-        day, month = readings[True][place], readings[False][place]
-        raise LayoutError(
-            f"{texts[place]} can be {_spell(day)} (dayfirst) or {_spell(month)} (monthfirst), and no other date in the "
-            "column decides it; say which with --dayfirst or --monthfirst, or in the layout, as in `wide:dayfirst`."
-        )
-    order, because = winners.popitem()
-    return readings[order], (f"Dates were read {_ORDERS[order]}: only so {because}.",)
-
-
-def _read_pairs(pairs: Pairs, dayfirst: bool) -> list[date] | int:
-    """The days in one order, or the place of the first pair that is no date in it."""
-    days = []
-    for place, (first, second, year) in enumerate(pairs):
-        try:
-            days.append(date(year, second, first) if dayfirst else date(year, first, second))
-        except ValueError:
-            return place
-    return days
-
-
-def _on_weekdays(days: Sequence[date]) -> bool:
-    """Prices are made from Monday to Friday; series of one day a month are dated without regard to that."""
-    return all(day.weekday() < 5 for day in days) or _periodic(days)
-
-
-def _in_order(days: Sequence[date]) -> bool:
-    steps = [later > earlier for earlier, later in zip(days[:-1], days[1:], strict=True)]
-    return all(steps) or not any(steps)
-
-
-def _evenly_spaced(days: Sequence[date]) -> bool:
-    """Sessions follow each other within a week, or come every so many months."""
-    ordered = sorted(days)
-    return _periodic(days) or all((b - a).days <= 7 for a, b in zip(ordered[:-1], ordered[1:], strict=True))
-
-
-def _periodic(days: Sequence[date]) -> bool:
-    ordered = sorted(days)
-    months = [12 * day.year + day.month for day in ordered]
-    return len({day.day for day in days}) == 1 and len(set(np.diff(months).tolist())) <= 1
-
-
-_EVIDENCE: dict[str, Callable[[Sequence[date]], bool]] = {
-    "no price falls on a weekend": _on_weekdays,
-    "they are in order": _in_order,
-    "they are evenly spaced": _evenly_spaced,
-}
-
-
-def _spell(day: date) -> str:
-    return f"{day.day} {day:%B %Y}"

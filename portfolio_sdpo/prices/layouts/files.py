@@ -75,9 +75,9 @@ def open_table(path: Path, decimal: str | None = None) -> RawTable:
     if kind == "parquet":
         return ParquetTable(content, decimal)
     if kind == "xlsx":
-        return CsvTable(convert_xlsx(content, decimal), decimal or "point")
+        return CsvTable(convert_xlsx(content), decimal)
     if "json" in kind:
-        return CsvTable(convert_json(content, decimal), decimal or "point")
+        return CsvTable(convert_json(content), decimal)
     return CsvTable(content, decimal)
 
 

@@ -13,12 +13,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.numbers import neutral_text
 
 _NOT_JSON = "the file is not JSON, or it is cut off; fetch it again."
 _NO_TABLE = 'the JSON holds no table that is understood; write a list of records such as {"date": ..., "close": ...}.'
 _KLINE = ("Open time", "Open", "High", "Low", "Close", "Volume", "Close time", "Quote asset volume", "Number of trades",
           "Taker buy base asset volume", "Taker buy quote asset volume", "Ignore")  # fmt: skip
 """Binance's rows, which come without names."""
+_KRAKEN = ("timestamp", "open", "high", "low", "close", "vwap", "volume", "count")
+"""Kraken's rows, which come without names as well."""
 _SHORT = {
     "o": "open",
     "h": "high",
@@ -29,13 +32,13 @@ _SHORT = {
     "n": "trades",
     "t": "timestamp",
 }
-"""Polygon's names, which are as short as tickers."""
+"""The names of Polygon and Finnhub, which are as short as tickers."""
 
 
-def convert_json(content: bytes, decimal: str | None = None) -> bytes:
+def convert_json(content: bytes) -> bytes:
     """CSV text (UTF-8) of the table in a JSON document, or in lines with a JSON object each.
 
-    decimal: `comma` where the user says that the text has decimal commas; numbers are then written so, too.
+    Numbers are written so that they are the same whether the text beside them has decimal points or commas.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -46,9 +49,8 @@ def convert_json(content: bytes, decimal: str | None = None) -> bytes:
     except RecursionError:
         raise LayoutError(_NOT_JSON) from None
     buffer = io.StringIO()
-    if decimal == "comma":
-        rows = [[repr(cell).replace(".", ",") if isinstance(cell, float) else cell for cell in row] for row in rows]
-    csv.writer(buffer, lineterminator="\n").writerows(rows)
+    texts = ([neutral_text(cell) if isinstance(cell, float) else cell for cell in row] for row in rows)
+    csv.writer(buffer, lineterminator="\n").writerows(texts)
     return buffer.getvalue().encode()
 
 
@@ -89,10 +91,12 @@ def _find_in_object(document: dict[Any, Any]) -> list[list[Any]]:
         return _with_ticker(rows, document.get("ticker"))
     if isinstance(document.get("prices"), list) and document["prices"] and isinstance(document["prices"][0], list):
         return [["timestamp", "price"], *([str(row[0]), *row[1:2]] for row in document["prices"])]
+    if (rows := _find_vendor(document)) is not None:
+        return rows
     tables: list[Any] = [
         value for key, value in document.items() if isinstance(value, dict) and "time series" in str(key).lower()
     ]
-    tables += [value for value in (document.get("data"), document.get("historical")) if isinstance(value, list)]
+    tables += [document[key] for key in ("data", "historical", "values") if isinstance(document.get(key), list)]
     if tables:
         inner = tables[0]
         symbol: str | None = document.get("symbol") or next(
@@ -104,8 +108,34 @@ def _find_in_object(document: dict[Any, Any]) -> list[list[Any]]:
     if values and all(isinstance(value, dict) for value in values):
         return _by_key(document)
     if values and all(isinstance(value, list) for value in values) and len({len(value) for value in values}) == 1:
-        return [list(document), *map(list, zip(*values, strict=True))]
+        return _columns(document)
     raise LayoutError(_NO_TABLE)
+
+
+def _find_vendor(document: dict[Any, Any]) -> list[list[Any]] | None:
+    """The tables of Finnhub, Kraken and of Yahoo's charts; None in other documents."""
+    lists = {key: value for key, value in document.items() if isinstance(value, list)}
+    if {"t", "c"} <= lists.keys() and lists.keys() <= _SHORT.keys():
+        return _columns({_SHORT[key]: value for key, value in lists.items()})
+    result = document.get("result")
+    if isinstance(result, dict):
+        pairs = {key: rows for key, rows in result.items() if isinstance(rows, list)}
+        if pairs and all(isinstance(row, list) and len(row) == len(_KRAKEN) for rows in pairs.values() for row in rows):
+            return [["pair", *_KRAKEN], *([key, *row] for key, rows in pairs.items() for row in rows)]
+    try:
+        [chart] = document["chart"]["result"]
+        fields = dict(chart["indicators"]["quote"][0])
+        if adjusted := chart["indicators"].get("adjclose"):
+            fields["adj close"] = adjusted[0]["adjclose"]
+        return _with_ticker(_columns({"timestamp": chart["timestamp"]} | fields), chart["meta"].get("symbol"))
+    except (KeyError, TypeError, ValueError, IndexError):
+        return None
+
+
+def _columns(columns: dict[str, list[Any]]) -> list[list[Any]]:
+    if len(set(map(len, columns.values()))) != 1:
+        raise LayoutError(_NOT_JSON)
+    return [list(columns), *map(list, zip(*columns.values(), strict=True))]
 
 
 def _records(records: Sequence[dict[Any, Any]]) -> list[list[Any]]:

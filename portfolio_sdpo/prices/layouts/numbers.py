@@ -37,10 +37,12 @@ NULLS = (
 
 _NULLS = frozenset(NULLS)
 _CELL = re.compile(
-    r"(?P<open>\()?(?P<sign>[+-]?)(?:[$€£¥]\s?(?P<inner>[+-]?))?(?P<digits>[^\s()$€£¥]+)(?:\s?[$€£¥])?(?(open)\))"
+    r"(?P<open>\()?(?P<sign>[+-]?)(?:(?:[A-Z]{0,2}[$€£¥₹]|[A-Z]{3}(?=[\s\d]))\s?(?P<inner>[+-]?))?"
+    r"(?P<digits>[^\s()$€£¥₹]+)(?:\s?[$€£¥₹]|\s[A-Z]{3})?(?(open)\))"
 )
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf|infinity", re.IGNORECASE)
-_GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
+_GROUPED = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?|\d{1,2}(,\d\d)+,\d{3}(\.\d*)?")
+"""1,234,567.5, and as in India 12,34,567.5."""
 _SPACED = re.compile(r"[+-]?\d{1,3}([ \u00a0\u202f'’]\d{3})+(?!\d)")
 """Thousands with spaces or apostrophes between them."""
 _SPACES = str.maketrans("", "", " \u00a0\u202f'’")
@@ -48,7 +50,7 @@ _SWAP = str.maketrans(",.", ".,")
 _DOTTED_DATE = re.compile(r"\d{1,2}\.\d{1,2}\.\d{2,4}")
 # What shows a decimal comma: not three digits behind it, or a point before it; and so for points.
 _COMMA_PROOF = r"(^|[^\d,.])0,\d|\d,(\d{1,2}|\d{4,})\D*$|\d\.\d{3},\d|\d\.\d{3}\.\d{3}"
-_POINT_PROOF = r"(^|[^\d,.])0\.\d|\d\.(\d{1,2}|\d{4,})\D*$|\d,\d{3}\.\d|\d,\d{3},\d{3}|\d[eE]-?\d"
+_POINT_PROOF = r"(^|[^\d,.])0\.\d|\d\.(\d{1,2}|\d{4,})\D*$|\d,\d{3}\.\d|\d,\d{3},\d{3}|\d\.\d+[eE]-?\d"
 _LIKE_NUMBER = re.compile(r"[^\w.,]*\d[\d.,\s'’]*[^\W\d]{0,3}[^\w.,]*")
 _EITHER = r"^\D*\d{1,3}[.,]\d{3}\D*$"
 
@@ -157,6 +159,19 @@ def decide_decimal(columns: Sequence[pa.ChunkedArray], cells: Sequence[str], for
         f"{cell!r} can be {one} (decimal comma) or {other} (decimal point), and the other numbers do not decide it; "
         "say which with --layout :decimal=comma or --layout :decimal=point."
     )
+
+
+def neutral_text(number: float) -> str:
+    """A number as text that is the same number with decimal points and with decimal commas.
+
+    >>> neutral_text(163.27), neutral_text(-2.0), neutral_text(1e-07)
+    ('16327e-2', '-2', '1e-7')
+    """
+    mantissa, _, exponent = repr(number).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    fraction = "" if fraction == "0" else fraction
+    power = int(exponent or 0) - len(fraction)
+    return f"{whole}{fraction}e{power}" if power else f"{whole}{fraction}"
 
 
 def _first_match(columns: Sequence[pa.ChunkedArray], pattern: str) -> str | None:

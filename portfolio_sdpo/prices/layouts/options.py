@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 
 from portfolio_sdpo.errors import LayoutError, did_you_mean
@@ -60,6 +61,28 @@ _VALUES: dict[str, tuple[str, ...] | None] = {
 }
 
 
+def spell_option(layout: str, **options: str) -> str:
+    """A layout as it is written on the command line.
+
+    >>> spell_option("long", ticker="tic", price="PX LAST"), spell_option("wide")
+    ("--layout 'long:ticker=tic,price=PX LAST'", '--layout wide')
+    """
+    text = ",".join(f"{key}={value}" for key, value in options.items())
+    return f"--layout {shlex.quote(f'{layout}:{text}' if text else layout)}"
+
+
+def _split_options(text: str) -> list[str]:
+    """The options at their commas; a comma may also be in the name of a column, such as `('Close', 'AAPL')`."""
+    parts: list[str] = []
+    for part in filter(None, text.split(",")):
+        begins = part.partition("=")[0] in _VALUES or part in DATE_FORMS
+        if parts and not begins and parts[-1].partition("=")[0] in ("ticker", "price"):
+            parts[-1] += f",{part}"
+        else:
+            parts.append(part)
+    return parts
+
+
 def parse_layout(text: str | None) -> LayoutOptions:
     """Read `layout[:option,...]`; an option is `key=value`, or a date form alone.
 
@@ -72,7 +95,7 @@ def parse_layout(text: str | None) -> LayoutOptions:
             f"there is no layout {layout!r}{did_you_mean(layout, LAYOUTS)}: choose one of {', '.join(LAYOUTS)}."
         )
     options: dict[str, str] = {}
-    for part in filter(None, rest.split(",")):
+    for part in _split_options(rest):
         key, given, value = part.partition("=")
         if not given:
             key, value = "dates", part

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 
 from portfolio_sdpo.errors import LayoutError
-from portfolio_sdpo.prices.layouts.dates import looks_like_dates, looks_like_epochs, looks_like_months
+from portfolio_sdpo.prices.layouts.column_names import DATE, FIELDS, TICKER, normalise_name
+from portfolio_sdpo.prices.layouts.dates import looks_like_dates, looks_like_epochs, looks_like_periods
 from portfolio_sdpo.prices.layouts.numbers import parse_number
 
 NOT_TEXT = "the file is not text in UTF-8; save it as CSV (UTF-8)."
@@ -22,6 +23,14 @@ _BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _NOT_WESTERN = re.compile(rb"[\x81\x8d\x8f\x90\x9d\xfe\xff]")
 """What no file in Windows-1252 has; the last two begin a file in UTF-16."""
+_EASTERN = ("gb18030", "cp932", "cp949", "cp1251")
+_WORDS = frozenset(word for word in (*DATE, *FIELDS, *TICKER) if not word.isascii())
+HEADS = frozenset(
+    ("", "ticker", "tickers", "price", "prices", "symbol", "symbols", "attribute", "attributes", "instrument",
+     "instruments", "security", "securities", "field", "fields", "variable")
+)  # fmt: skip
+"""What stands at the beginning of a row of tickers or fields in a header of two rows."""
+_SECURITY = re.compile(r".+ (Equity|Index|Comdty|Curncy|Corp|Govt)")
 _BLANK_LINES = (b"\n\n", b"\n\r\n")
 
 
@@ -44,6 +53,8 @@ def decode_text(content: bytes) -> tuple[bytes, list[str]]:
     try:
         content.decode()  # the whole of it: a byte far below the header counts
     except UnicodeDecodeError:
+        if (eastern := _find_eastern(content)) is not None:
+            return content.decode(eastern).encode(), [f"The text was read as {eastern}, since it is not UTF-8."]
         if _CONTROL.search(content) or _NOT_WESTERN.search(content):
             raise LayoutError(NOT_TEXT) from None
         return content.decode("cp1252").encode(), [
@@ -52,17 +63,39 @@ def decode_text(content: bytes) -> tuple[bytes, list[str]]:
     return content, []
 
 
+def _find_eastern(content: bytes) -> str | None:
+    """The encoding in which one of the first lines has the name of a field in Chinese, Japanese, Korean or Russian."""
+    for encoding in _EASTERN:
+        try:
+            lines = content.decode(encoding)[:4096].splitlines()[:10]
+        except UnicodeDecodeError:
+            continue
+        names = (cell.strip(' "') for line in lines for cell in re.split(f"[{re.escape(SEPARATORS)}]", line))
+        if any(normalise_name(name) in _WORDS for name in names):
+            return encoding
+    return None
+
+
 def find_header(content: bytes, start: int) -> tuple[str, int, int]:
     """The separator, where the header begins, and how many lines above it were skipped.
 
-    The first line is the header unless the rows below it have another number of cells: then the header is the line
-    above the first rows that begin like data, with a date and a number.
+    The first line is the header unless the rows below it have another number of cells, or a title or a blank line
+    stands above a line that begins with `Date`: then the header is the line above the first rows that begin like data,
+    with a date and a number.
     """
     lines = list(itertools.islice(_lines(content, start), MAX_PREAMBLE))
     if not lines:
         return ",", start, 0
     first = lines[0][1]
     separator = max(SEPARATORS, key=_QUOTED.sub("", first).count)
+    if (
+        separator not in _QUOTED.sub("", first)
+        and len(lines) > 1
+        and _width(first, " ") == _width(lines[1][1], " ") > 2
+    ):
+        return " ", start, 0  # as R's write.zoo
+    if (below := _find_header_below(content, lines, separator)) is not None:
+        return separator, lines[below][0], below
     if _width(first, separator) > 1 and (len(lines) == 1 or _width(lines[1][1], separator) == _width(first, separator)):
         return separator, start, 0
     if len(lines) > 3 and _width(first, separator) > 1 and _width(lines[2][1], separator) == _width(first, separator):
@@ -86,12 +119,37 @@ def find_header(content: bytes, start: int) -> tuple[str, int, int]:
     return separator, start, 0
 
 
-def find_table_end(content: bytes, start: int, separator: str) -> int:
-    """Where the table ends: at a blank line with text below it that is not data, else at the end of the file."""
-    tail = content[-MAX_LINE:].rstrip(b"\r\n")
-    last = tail[tail.rfind(b"\n") + 1 :]
-    if _begins_like_data(_cells(last.decode(errors="replace"), separator)):
-        return len(content)  # nothing stands below the rows: the usual file, and the search is spared
+def _find_header_below(content: bytes, lines: list[tuple[int, str]], separator: str) -> int | None:
+    """The line of names below a title that has as many cells as the table, or below a blank line."""
+    rows = [_cells(text, separator) for _, text in lines]
+    number = next((number for number, row in enumerate(rows) if _begins_like_data(row)), 0) - 1
+    if number < 1 or len(rows[number]) != len(rows[number + 1]) or normalise_name(rows[number][0]) not in DATE:
+        return None
+    above = rows[number - 1]
+    between = content[lines[number - 1][0] : lines[number][0]]
+    filled = [cell for cell in above if cell]
+    is_title = len(filled) <= 1 and above[0] != "" and not _SECURITY.fullmatch(above[0])
+    is_apart = any(blank in between for blank in _BLANK_LINES)
+    return number if len(above) != len(rows[number]) or is_title or is_apart or not filled else None
+
+
+def find_table_end(content: bytes, start: int, separator: str, width: int) -> int:
+    """Where the table ends: at a blank line with text below it that is not data, else above the text of a footer.
+
+    width: cells of the header. A last line with fewer cells is a footer if it begins with words and not with a date.
+    """
+    end = _find_blank_end(content, start, separator)
+    while True:
+        tail = content[max(start, end - MAX_LINE) : end].rstrip(b"\r\n")
+        last = tail[tail.rfind(b"\n") + 1 :]
+        cells = _cells(last.decode(errors="replace"), separator)
+        is_footer = 0 < len(cells) < width and any(map(str.isalpha, cells[0])) and not _begins_like_data(cells)
+        if not is_footer or looks_like_dates(cells[:1]) or len(last) == len(tail):
+            return end
+        end = max(start, end - MAX_LINE) + len(tail) - len(last)
+
+
+def _find_blank_end(content: bytes, start: int, separator: str) -> int:
     place = start
     while True:
         found = [at for blank in _BLANK_LINES if (at := content.find(blank, place)) >= 0]
@@ -129,6 +187,6 @@ def _width(line: str, separator: str) -> int:
 
 def _begins_like_data(cells: list[str]) -> bool:
     """Whether one of the first cells is a date, and another cell a number."""
-    dated = any(looks_like_dates([cell]) or looks_like_epochs([cell]) or looks_like_months([cell, cell])
+    dated = any(looks_like_dates([cell]) or looks_like_epochs([cell]) or looks_like_periods([cell, cell])
                 for cell in cells[:3])  # fmt: skip
     return dated and any(cell and parse_number(cell) is not None for cell in cells[1:])

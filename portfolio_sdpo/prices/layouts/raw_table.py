@@ -9,7 +9,7 @@ from typing import Protocol, get_args
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.prices.layouts.column_names import FIELDS, normalise_name
+from portfolio_sdpo.prices.layouts.column_names import DATE, FIELDS, normalise_name
 from portfolio_sdpo.prices.prices import Adjustment
 
 SAMPLE_ROWS = 20
@@ -43,8 +43,14 @@ class RawTable(Protocol):
 
 
 def find_field_level(rows: Sequence[Sequence[str]]) -> int | None:
-    """Which of two header rows holds Open, Close, ...; None if neither does throughout."""
+    """Which of two header rows holds Open, Close, ... and maybe further dates; None if neither does throughout."""
     for level, row in enumerate(rows):
-        if row and all(normalise_name(name) in FIELDS for name in row):
+        names = [normalise_name(name) for name in row]
+        if any(name in FIELDS for name in names) and all(not name or name in FIELDS or name in DATE for name in names):
             return level
     return None
+
+
+def cells_of(table: RawTable, column: int) -> list[str]:
+    """The first cells of a column."""
+    return [row[column] for row in table.sample if column < len(row)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os.path import isdir  # says no where a folder above is closed, and the reader then says why
 from pathlib import Path
 
@@ -12,8 +12,10 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.blocks import Block, split_blocks
 from portfolio_sdpo.prices.layouts.column_names import (
     ADJUSTED,
+    CRSP,
     CURRENCY,
     RAW,
     adjustment_from_names,
@@ -24,9 +26,11 @@ from portfolio_sdpo.prices.layouts.dates import parse_dates
 from portfolio_sdpo.prices.layouts.files import ENDINGS, file_kind, open_table, ticker_of
 from portfolio_sdpo.prices.layouts.options import LAYOUTS, ONE_FILE_PER_TICKER, LayoutOptions, parse_layout
 from portfolio_sdpo.prices.layouts.pivot import select_rows
+from portfolio_sdpo.prices.layouts.plan import Candidate, Plan
 from portfolio_sdpo.prices.layouts.raw_table import RawTable
-from portfolio_sdpo.prices.layouts.recognise import Candidate, Plan, recognise
-from portfolio_sdpo.prices.plausibility import describe_values, find_open_high_low_close
+from portfolio_sdpo.prices.layouts.recognise import recognise
+from portfolio_sdpo.prices.layouts.times import parse_times
+from portfolio_sdpo.prices.layouts.values import check_values
 from portfolio_sdpo.prices.prices import Adjustment, Prices, join_columns, to_wide
 from portfolio_sdpo.prices.returns import ReturnUnit, check_unit, turn_into_prices
 
@@ -67,23 +71,39 @@ class Reading:
 def _read_file(path: Path, reading: Reading) -> Prices:
     try:
         table = open_table(path, reading.options.decimal)
+        if blocks := split_blocks(table):
+            return _join_blocks([_read_block(block, reading, ticker_of(path)) for block in blocks])
         return _read_table(table, recognise(table, reading.options), reading, ticker_of(path))
     except LayoutError as error:
         raise LayoutError(f"{path}: {error}") from None
 
 
+def _read_block(block: Block, reading: Reading, name_of_file: str) -> Prices:
+    return _read_table(block, recognise(block, reading.options), reading, name_of_file)
+
+
+def _join_blocks(blocks: Sequence[Prices]) -> Prices:
+    """Tables with dates of their own as one."""
+    tickers = Counter(ticker for block in blocks for ticker in block.frame.columns)
+    ticker, count = tickers.most_common(1)[0]
+    if count > 1:
+        raise LayoutError(f"{count} columns of dates have prices of {ticker}; write the ticker above each of them.")
+    notes = dict.fromkeys(note for block in blocks for note in block.notes)
+    return _join_parts(blocks, [f"{len(blocks)} columns of dates were read apart.", *notes])
+
+
 def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str) -> Prices:
     options = reading.options
     used, texts, values = _load(table, plan)
+    tickers = None if plan.ticker is None else texts[1]
     # nasdaq.com writes the month first, whatever else its dates could be.
     dates = parse_dates(texts[0], False if plan.layout == "nasdaq" and options.dates is None else options.dayfirst)
+    if plan.time is not None and dates.times is None:
+        dates = replace(dates, times=parse_times(texts[-1]))
     notes = [_describe(table, plan, used, options)]
-    if options.layout is None and reading.returns is None:
-        _check_values(values, plan, used)
-    if normalise_name(used.name) == "prc" and (values < 0).any():
+    if normalise_name(used.name) in CRSP and (values < 0).any():
         values = np.abs(values)
         notes.append("Negative prices were made positive: CRSP marks averages of bid and ask so.")
-    tickers = None if plan.ticker is None else texts[1]
     names = () if plan.ticker is not None else _check_unique(used.tickers or (name_of_file,))
     rows = select_rows(dates, _find_dated_rows(dates.days, values), tickers, reading.to_daily)
 
@@ -91,6 +111,8 @@ def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str
         return to_wide(rows.arrange(numbers, tickers, names))
 
     frame = arrange(values)
+    if options.layout is None and reading.returns is None:
+        check_values(frame, plan)
     adjustment = table.facts.adjustment or infer_adjustment(plan.layout, used.name, table.names)
     return Prices(
         frame=frame,
@@ -111,7 +133,7 @@ def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str
 
 def _load(table: RawTable, plan: Plan) -> tuple[Candidate, list[pd.Series], np.ndarray]:
     """The first candidate that holds any number, the columns of text, and the prices (rows × columns)."""
-    words = [plan.date] if plan.ticker is None else [plan.date, plan.ticker]
+    words = [column for column in (plan.date, plan.ticker, plan.time) if column is not None]
     for candidate in plan.candidates:
         texts, values = table.load(words, candidate.columns)
         if not np.isnan(values).all():
@@ -119,38 +141,9 @@ def _load(table: RawTable, plan: Plan) -> tuple[Candidate, list[pd.Series], np.n
     return candidate, texts, values  # empty, for cleaning to report if other files of the folder have prices
 
 
-def _check_values(values: np.ndarray, plan: Plan, used: Candidate) -> None:
-    """Refuse numbers that do not look like prices, with what they look like and how they can be read."""
-    looks = describe_values(values)
-    names = used.tickers or (used.name,) * len(looks)
-    returns = [look for look in looks if look is not None and look.endswith(("returns", "percent"))]
-    as_prices = f"--layout {plan.layout}"
-    if len(returns) > len(looks) / 2:
-        unit = {"returns": "decimal", "returns in percent": "percent", "gross returns": "gross"}[returns[0]]
-        raise LayoutError(
-            f"the numbers look like {returns[0]} and not like prices: add --returns {unit} to turn them into prices, "
-            f"or {as_prices} if they are prices."
-        )
-    if plan.layout != "wide":
-        return
-    volumes = [name for name, look in zip(names, looks, strict=True) if look == "volumes"]
-    if volumes:
-        raise LayoutError(
-            f"{volumes[0]!r} holds whole numbers that jump like volumes and not like prices: drop the column, or read "
-            f"it as a ticker with {as_prices}."
-        )
-    if found := find_open_high_low_close(values):
-        high, low, between = found
-        ways = " or ".join(f"--layout per-ticker:price={names[column]}" for column in between[:2])
-        raise LayoutError(
-            f"{names[high]!r} is never below and {names[low]!r} never above the columns beside them, so they look like "
-            f"high and low of one security: read it with {ways}, or all columns as tickers with {as_prices}."
-        )
-
-
 _COMPANIONS = {
-    "dividends": ("dividends", "dividend", "divcash", "exdividend", "7dividendamount"),
-    "splits": ("stocksplits", "splits", "splitratio", "splitfactor", "8splitcoefficient"),
+    "dividends": ("dividends", "dividend", "divcash", "exdividend", "dividendamount"),
+    "splits": ("stocksplits", "splits", "splitratio", "splitfactor", "splitcoefficient"),
 }
 
 
@@ -266,23 +259,28 @@ def _read_folder(folder: Path, reading: Reading) -> Prices:
             if ticker in owner:
                 raise LayoutError(f"{folder}: {owner[ticker]} and {name} both have prices of {ticker}; keep one.")
             owner[ticker] = name
-    adjustments = {part.adjustment for part in parts.values()}
     notes = _gather_notes({name: part.notes for name, part in parts.items()})
-    if len(adjustments) > 1:
-        notes.append(f"The prices of the files are not adjusted alike: {', '.join(sorted(adjustments))}.")
     ignored = [entry.name for entry in entries if entry not in files]
     if ignored:
         notes.append(f"Ignored {_join_names(ignored)}: only {ENDINGS} files are read.")
+    return _join_parts(list(parts.values()), notes)
+
+
+def _join_parts(parts: Sequence[Prices], notes: Sequence[str]) -> Prices:
+    """Prices of different tickers as one table."""
+    adjustments = {part.adjustment for part in parts}
+    if len(adjustments) > 1:
+        notes = [*notes, f"The prices are not adjusted alike: {', '.join(sorted(adjustments))}."]
     return Prices(
-        frame=to_wide(join_columns([part.frame for part in parts.values()])),
-        column=", ".join(sorted({part.column for part in parts.values()})),
+        frame=to_wide(join_columns([part.frame for part in parts])),
+        column=", ".join(sorted({part.column for part in parts})),
         adjustment=adjustments.pop() if len(adjustments) == 1 else "unknown",
         notes=tuple(notes),
         companions={
-            kind: to_wide(join_columns([part.companions[kind] for part in parts.values() if kind in part.companions]))
-            for kind in sorted({kind for part in parts.values() for kind in part.companions})
+            kind: to_wide(join_columns([part.companions[kind] for part in parts if kind in part.companions]))
+            for kind in sorted({kind for part in parts for kind in part.companions})
         },
-        currencies={ticker: each for part in parts.values() for ticker, each in part.currencies.items()},
+        currencies={ticker: each for part in parts for ticker, each in part.currencies.items()},
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from portfolio_sdpo.common.plugins import missing_extra
 from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.numbers import neutral_text
 
 MAX_MEGABYTES = 256
 """What the parts of a workbook may unpack to."""
@@ -18,10 +19,10 @@ MAX_CELLS = 4_000_000
 _MEGABYTE = 1 << 20
 
 
-def convert_xlsx(content: bytes, decimal: str | None = None) -> bytes:
+def convert_xlsx(content: bytes) -> bytes:
     """CSV text (UTF-8) of the first sheet that has rows; formulas count by the values that were saved with them.
 
-    decimal: `comma` where the user says that the text has decimal commas; numbers are then written so, too.
+    Numbers are written so that they are the same whether the text beside them has decimal points or commas.
     """
     try:
         import openpyxl
@@ -32,7 +33,7 @@ def convert_xlsx(content: bytes, decimal: str | None = None) -> bytes:
         book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # what the file claims about its size is not believed
-            rows = _read_rows(sheet, decimal)
+            rows = _read_rows(sheet)
             if rows:
                 break
         else:
@@ -60,14 +61,14 @@ def _check_size(content: bytes) -> None:
         raise LayoutError(f"the workbook unpacks to more than {MAX_MEGABYTES} MB; save the sheet as CSV.")
 
 
-def _read_rows(sheet: Any, decimal: str | None) -> list[list[str]]:
+def _read_rows(sheet: Any) -> list[list[str]]:
     rows: list[list[str]] = []
     cells = 0
     for row in sheet.iter_rows(values_only=True):
         cells += len(row) + 1
         if cells > MAX_CELLS:
             raise LayoutError(f"the sheet has more than {MAX_CELLS:,} cells; save it as CSV.")
-        texts = [_as_text(cell, decimal) for cell in row]
+        texts = [_as_text(cell) for cell in row]
         while texts and not texts[-1]:
             texts.pop()
         if texts:
@@ -75,7 +76,7 @@ def _read_rows(sheet: Any, decimal: str | None) -> list[list[str]]:
     return rows
 
 
-def _as_text(cell: Any, decimal: str | None) -> str:
+def _as_text(cell: Any) -> str:
     if cell is None:
         return ""
     if isinstance(cell, datetime):
@@ -83,5 +84,5 @@ def _as_text(cell: Any, decimal: str | None) -> str:
     if isinstance(cell, date):
         return cell.isoformat()
     if isinstance(cell, float):
-        return repr(cell).replace(".", ",") if decimal == "comma" else repr(cell)
+        return neutral_text(cell)
     return str(cell)

@@ -13,6 +13,8 @@ from datetime import date, timedelta
 
 import numpy as np
 
+from portfolio_sdpo.prices.layouts.options import spell_option
+
 ROWS = 30
 _RNG = np.random.default_rng(7)
 
@@ -27,6 +29,8 @@ def _sessions(count: int) -> list[date]:
 
 
 DAYS = _sessions(ROWS)
+BASE_DAY = "2022-12-30"
+"""The session before the first one: the 2nd of January was a holiday."""
 
 
 def _bars(start: float, volume: int) -> list[tuple[float, float, float, float, float, int]]:
@@ -274,12 +278,12 @@ CASES = [
     Case("months as YYYYMM", rows("Date,AAPL", lambda d, k: f"{2000 + k // 12}{k % 12 + 1:02d},{AAPL[k][3]}"), "w.csv", ONE,
          first="2000-01-31"),
     Case("returns on request", rows("Date,AAPL", lambda d, k: f"{d},{RETURNS[k]}"), "w.csv",
-         {"AAPL": (100 * np.exp(np.cumsum(RETURNS))).tolist()}, options={"returns": "log"}),
+         {"AAPL": [100, *100 * np.exp(np.cumsum(RETURNS))]}, options={"returns": "log"}, first=BASE_DAY),
     Case("Kenneth French", "This file was created by CMPT_IND_RETS_DAILY\n\n  Average Value Weighted Returns -- Daily\n" + rows(
          ",NoDur,Durbl", lambda d, k: f"{d:%Y%m%d},{100 * RETURNS[k]:.3f},-99.99")
          + "\n\n  Average Equal Weighted Returns -- Daily\n,NoDur,Durbl\n20230103,1,1\n\nCopyright 2023\n", "f.csv",
-         {"NoDur": (100 * np.cumprod([1 + round(100 * r, 3) / 100 for r in RETURNS])).tolist(), "Durbl": []},
-         options={"returns": "percent"}),
+         {"NoDur": [100, *100 * np.cumprod([1 + round(100 * r, 3) / 100 for r in RETURNS])], "Durbl": []},
+         options={"returns": "percent"}, first=BASE_DAY),
     Case("intraday on request", rows("Datetime,Close", lambda d, k:
          f"{d} 15:59:00-05:00,{AAPL[k][3]}\n{d} 09:30:00-05:00,{AAPL[k][0]}"), expected=ONE, options={"to_daily": True}),
     # Refused, with the way out
@@ -288,32 +292,35 @@ CASES = [
          refusal="--layout per-ticker:price=BidClose or --layout per-ticker:price=AskClose",
          ways={"--layout per-ticker:price=BidClose": ONE,
                "--layout per-ticker:price=AskClose": {"AAPL": [p + 0.02 for p in closes()]}}),
-    Case("unknown language", rows("Tarih,Acilis,Yuksek,Dusuk,Son", lambda d, k: f"{d}," + ",".join(map(str, AAPL[k][:4]))),
-         refusal="'Yuksek' is never below and 'Dusuk' never above.*--layout per-ticker:price=Acilis or .*price=Son",
-         ways={"--layout per-ticker:price=Acilis": {"AAPL": closes(which=OPEN)}, "--layout per-ticker:price=Son": ONE,
-               "--layout wide": {"Acilis": closes(which=OPEN), "Yuksek": closes(which=HIGH), "Dusuk": closes(which=LOW),
-                                 "Son": closes()}}),
+    Case("unknown language", rows("Päivä,Avaus,Ylin,Alin,Loppu", lambda d, k: f"{d}," + ",".join(map(str, AAPL[k][:4]))),
+         refusal="'Ylin' is never below and 'Alin' never above.*--layout per-ticker:price=Avaus or .*price=Loppu",
+         ways={"--layout per-ticker:price=Avaus": {"AAPL": closes(which=OPEN)}, "--layout per-ticker:price=Loppu": ONE,
+               "--layout wide": {"Avaus": closes(which=OPEN), "Ylin": closes(which=HIGH), "Alin": closes(which=LOW),
+                                 "Loppu": closes()}}),
     Case("index points with decimal signs that could be either", POINTS_FILE,
          refusal=r"can be 14\d\d\d \(decimal comma\) or 14\.\d\d\d .*decimal=comma", ways=WAYS_OF_POINTS),
     *(Case(f"index points under {names} that could be either", rows(f"Date,{names}", lambda d, k:
          f"{d},{german(POINTS[k], 0)}"), "DAX.csv", refusal=r"can be 14\d\d\d .*decimal=comma", ways=WAYS_OF_POINTS)
       for names in ("Preço", "Prezzo", "Cours", "Kurs")),
     Case("JSON with points in text, point", json.dumps([{"Datum": str(d), "Kurs": german(p, 0)} for d, p in zip(
-         DAYS, POINTS, strict=True)]), "DAX.json", {"DAX": [p / 1000 for p in POINTS]}),
+         DAYS, POINTS, strict=True)]), "DAX.json", {"DAX": [p / 1000 for p in POINTS]},
+         options={"layout": ":decimal=point"}),
+    Case("JSON with points in text", json.dumps([{"Datum": str(d), "Kurs": german(p, 0)} for d, p in zip(
+         DAYS, POINTS, strict=True)]), "DAX.json", refusal=r"can be 14\d\d\d \(decimal comma\)", ways=WAYS_OF_POINTS),
     Case("JSON with points in text, comma", json.dumps([{"Datum": str(d), "Kurs": german(p, 0)} for d, p in zip(
          DAYS, POINTS, strict=True)]), "DAX.json", {"DAX": [float(p) for p in POINTS]},
          options={"layout": ":decimal=comma"}),
     Case("JSON with numbers, comma", json.dumps(records()), "AAPL.json", ONE, options={"layout": ":decimal=comma"}),
     Case("returns", rows("Date,AAPL", lambda d, k: f"{d},{RETURNS[k]}"), refusal="look like returns.*--returns decimal",
-         ways={"--returns decimal": {"AAPL": (100 * np.cumprod(1 + np.array(RETURNS))).tolist()},
+         ways={"--returns decimal": {"AAPL": [100, *100 * np.cumprod(1 + np.array(RETURNS))]},
                "--layout wide": {"AAPL": RETURNS}}),
     Case("returns in percent", rows("Date,AAPL", lambda d, k: f"{d},{100 * RETURNS[k]:.4f}"), refusal="--returns percent",
-         ways={"--returns percent": {"AAPL": (100 * np.cumprod([1 + round(100 * r, 4) / 100 for r in RETURNS])).tolist()},
+         ways={"--returns percent": {"AAPL": [100, *100 * np.cumprod([1 + round(100 * r, 4) / 100 for r in RETURNS])]},
                "--layout wide": {"AAPL": [round(100 * r, 4) for r in RETURNS]}}),
     Case("gross returns", rows("Date,AAPL", lambda d, k: f"{d},{1 + RETURNS[k]:.5f}"), refusal="--returns gross",
-         ways={"--returns gross": {"AAPL": (100 * np.cumprod([round(1 + r, 5) for r in RETURNS])).tolist()},
+         ways={"--returns gross": {"AAPL": [100, *100 * np.cumprod([round(1 + r, 5) for r in RETURNS])]},
                "--layout wide": {"AAPL": [round(1 + r, 5) for r in RETURNS]}}),
-    Case("volumes", rows("Date,AAPL", lambda d, k: f"{d},{AAPL[k][5]}"), refusal="'AAPL' holds whole numbers.*volumes",
+    Case("volumes", rows("Date,AAPL", lambda d, k: f"{d},{AAPL[k][5]}"), refusal="'AAPL' holds numbers that jump like volumes",
          ways={"--layout wide": {"AAPL": closes(which=VOLUME)}}),
     Case("volumes under a name", rows("Date,Volume", lambda d, k: f"{d},{AAPL[k][5]}"), refusal="no column of prices"),
     Case("volumes under a name, long", rows("date,ticker,volume,ret", lambda d, k: f"{d},AAPL,{AAPL[k][5]},0.1"),
@@ -330,7 +337,7 @@ CASES = [
          ways={"--layout fields": ADJUSTED}),
     *(Case(f"{price} beside tickers", rows(f"Date,{price},AAPL,MSFT", lambda d, k: f"{d},{AAPL[k][0]},{both(k, (CLOSE,))}"),
          "SPY.csv", refusal=f"{price} alone .* leaves out AAPL, MSFT", ways={
-             f"--layout per-ticker:price={price}": {"SPY": closes(which=OPEN)},
+             spell_option("per-ticker", price=price): {"SPY": closes(which=OPEN)},
              "--layout wide": {price: closes(which=OPEN), **TWO}}) for price in ("Close", "Price", "Last", "Adj Close", "nav")),
     Case("an unknown field of each security", rows("Date,AAPL_Close,AAPL_SMA20,MSFT_Close,MSFT_SMA20", lambda d, k:
          f"{d},{AAPL[k][3]},1,{MSFT[k][3]},2"), "s.csv", TWO),

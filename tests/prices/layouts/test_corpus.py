@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from hypothesis import strategies as st
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts import read_prices
 from portfolio_sdpo.prices.layouts.column_names import HIGH, LOW, OPEN, RAW, VOLUME
-from tests.prices.layouts import corpus
-from tests.prices.layouts.corpus import BARS, CASES, DAYS, Case
+from tests.prices.layouts import corpus, corpus_terminals
+from tests.prices.layouts.corpus import BARS, DAYS, Case
+
+CASES = [*corpus.CASES, *corpus_terminals.CASES]
 
 
 def test_the_corpus_is_large():
-    assert len(CASES) >= 80 and len({case.name for case in CASES}) == len(CASES)
+    assert len(CASES) >= 150 and len({case.name for case in CASES}) == len(CASES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -52,8 +55,8 @@ def test_what_a_refusal_advises_works(tmp_path, case: Case):
     assert len(OPTION.findall(message)) == len(case.ways), message
     for way, expected in case.ways.items():
         assert way in message
-        option, _, value = way.removeprefix("--").partition(" ")
-        frame = read_prices(path, **{option.replace("-", "_"): value or True}).frame
+        option, *value = shlex.split(way)
+        frame = read_prices(path, **{option.removeprefix("--").replace("-", "_"): value[0] if value else True}).frame
         assert sorted(frame.columns) == sorted(expected)
         for ticker, values in expected.items():
             np.testing.assert_allclose(frame[ticker].dropna(), values, rtol=1e-12)

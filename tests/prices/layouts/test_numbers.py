@@ -39,7 +39,7 @@ def test_null(text):
     assert math.isnan(parse_number(text))
 
 
-@pytest.mark.parametrize("text", ["abc", "-$-3", "1_000", "12,5", "1,23,456", "(5", "1.2.3", "$", "0x10", "5%", "1 2"])
+@pytest.mark.parametrize("text", ["abc", "-$-3", "1_000", "12,5", "1,23,45", "(5", "1.2.3", "$", "0x10", "5%", "1 2"])
 def test_no_number(text):
     assert parse_number(text) is None
 

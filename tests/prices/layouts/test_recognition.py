@@ -296,7 +296,7 @@ def test_folder_of_mixed_files(tmp_path):
         ("AAPL", "BRK-B", "^IRX"), TWO_DAYS
     )
     assert (prices.column, prices.adjustment) == ("Adj Close, Close, Close/Last", "unknown")
-    assert "The prices of the files are not adjusted alike: splits, total-return, unknown." in prices.notes
+    assert "The prices are not adjusted alike: splits, total-return, unknown." in prices.notes
     assert any(note.startswith("Ignored README.md") for note in prices.notes)
     assert any(note.startswith("AAPL.csv: Adj Close used") for note in prices.notes)
 

@@ -49,7 +49,7 @@ def refusal(path, layout=None, dayfirst=None) -> str:
         ("Date,AAPL,\n2020-01-02,1,7\n2020-01-03,1,3\n", "column 3 has no name"),
         ("Date,AAPL\n2020-01-02,1\n,2\n", "row 2 of the data has a price and no date"),
         ("Date,AAPL\n2020-01-02,\n2020-01-03,\n", "there is no price under price"),
-        ("Date,AAPL\n2020-01-02,1\nTotal,2\n", "mixes '2020-01-02' .* with 'Total'"),
+        ("Date,AAPL\n2020-01-02,1\nTotal,2\n", "'Total' stands in the column of dates and is none"),
         ("Date,AAPL\n2020-01-02 00:00:00-05:00,1\n2020-01-03 00:00:00+09:00,2\n", "different time zones"),
         ("Date,AAPL\n03/01/2011,1\n", r"3 January 2011 \(dayfirst\) or 1 March 2011 \(monthfirst\).*--dayfirst"),
         ("Price,Close,Close\nTicker,AAPL\n2020-01-02,1,2\n", "rows of the header do not have the same number"),

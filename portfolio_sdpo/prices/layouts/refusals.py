@@ -1,0 +1,163 @@
+"""Tables that are refused because they hold no prices or can be read in two ways, each with the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.column_names import (
+    FIELDS,
+    HIGH,
+    LOW,
+    NEVER_PRICES,
+    OPEN,
+    PRICE,
+    SIDES,
+    TICKER,
+    find_owner,
+    is_field,
+    is_index_name,
+    is_quote,
+    looks_like_ticker,
+    may_be_ticker,
+    normalise_name,
+)
+from portfolio_sdpo.prices.layouts.numbers import parse_number
+from portfolio_sdpo.prices.layouts.options import spell_option
+from portfolio_sdpo.prices.layouts.raw_table import RawTable, cells_of
+
+_SHORT_FIELDS = ("o", "h", "l", "c", "v", "vw", "n")
+"""What Polygon and others call open, high, low, close, volume, the average price and the number of trades."""
+_SHILLER = {"P", "D", "E", "CPI"}
+"""Price, dividend, earnings and consumer prices of Robert Shiller's table; P, D and E are tickers, too."""
+
+
+def refuse_price_beside_tickers(price: str, tickers: Sequence[str]) -> None:
+    """`Close` beside `AAPL` and `MSFT`: prices of the file's security, or of three securities."""
+    if tickers:
+        raise LayoutError(
+            f"{price!r} is the price of one security, and {join_names(tickers)} may be others: read {price} alone with "
+            f"{spell_option('per-ticker', price=price)}, which leaves out {join_names(tickers)}, or all columns as "
+            "tickers with --layout wide."
+        )
+
+
+def refuse_fields(names: Sequence[str], prices: Sequence[str], fields: Sequence[str]) -> None:
+    """Names of a table that would be wide which may as well be fields of one security."""
+    short = set(names) <= set(_SHORT_FIELDS) and "c" in names and len(names) > 1
+    shiller = set(names) >= _SHILLER
+    unknown = [name for name in names if name not in prices and name not in fields]
+    if short or shiller or (prices and sum(map(looks_like_ticker, unknown)) < 2):
+        price = "c" if short else "P" if shiller else prices[0]
+        raise LayoutError(
+            f"{price!r} may be the price of one security or a ticker: read {price} alone with "
+            f"{spell_option('per-ticker', price=price)}, or all columns as tickers with --layout wide."
+        )
+    sides = [name for name in fields if normalise_name(name) in (*OPEN, *HIGH, *LOW) and not may_be_ticker(name)]
+    if len(sides) > 1 and unknown:
+        raise LayoutError(
+            f"{join_names(sides)} are fields of one security, and none of the others is called like a price: name it "
+            f"as in {spell_option('per-ticker', price=unknown[0])}, or read all columns as tickers with --layout wide."
+        )
+    known = frozenset(names)
+    for name in unknown:
+        # BRK.B and BTC-USD are tickers beside BRK and BTC; AAPL_mcap and `AAPL mcap` are none.
+        owner = find_owner(name, known, "_" if name == name.upper() or name.istitle() else "_.-:| ")
+        if owner is not None and not name.endswith(f"-{owner}"):  # Kenneth French's Mkt-RF beside RF
+            raise LayoutError(
+                f"{name!r} is called like something of {owner!r} and not like a ticker: drop it, or read all columns "
+                "as tickers with --layout wide."
+            )
+
+
+def join_names(names: Sequence[str], most: int = 8) -> str:
+    """The first names as a part of a sentence, and how many there are if there are more."""
+    shown = ", ".join(name or "(no name)" for name in names[:most])
+    return shown if len(names) <= most else f"{shown}, ... ({len(names)} columns)"
+
+
+def refuse_without_price(table: RawTable, date: int, ticker: int | None, sides_may_be_tickers: bool) -> LayoutError:
+    """No column is called like a price: name those that are sides of a quote, or the way to say which one it is."""
+    names = [
+        name for column, name in enumerate(table.names) if column not in (date, ticker) and not is_index_name(name)
+    ]
+    layout, options = ("per-ticker", {}) if ticker is None else ("long", {"ticker": table.names[ticker]})
+    quotes = [name for name in names if _is_price_of_quote(name)]
+    if len(quotes) > 1 or (quotes and sides_may_be_tickers):
+        ways = [spell_option(layout, **options, price=name) for name in quotes[:2]]
+        if sides_may_be_tickers:
+            ways.append("--layout fields if these are tickers")
+        return LayoutError(
+            f"the prices are quotes, and {join_names(quotes)} can be read in several ways; say which with "
+            f"{' or '.join(ways)}."
+        )
+    may_hold_prices = [
+        name
+        for name in names
+        if normalise_name(name) not in NEVER_PRICES
+        and normalise_name(name) not in TICKER
+        and holds_numbers(cells_of(table, table.names.index(name)))
+    ]
+    ways = []
+    if may_hold_prices:
+        way = spell_option(layout, **options, price=may_hold_prices[0])
+        ways.append(f"if one of them holds prices, name it as in {way}")
+    if ticker is None and names and all(may_be_ticker(name) or not is_field(name) for name in names):
+        ways.append("if these are tickers, say so with --layout wide")
+    return LayoutError(
+        f"there is no column of prices such as Close or Adj Close among {join_names(table.names)}; "
+        f"{', or '.join(ways) or 'add one to the file'}."
+    )
+
+
+def _is_price_of_quote(name: str) -> bool:
+    """Whether a name is a side of a quote alone, or its close."""
+    normalised = normalise_name(name)
+    rests = [normalised.removeprefix(side) for side in SIDES] + [normalised.removesuffix(side) for side in SIDES]
+    return is_quote(name) and any(rest != normalised and (not rest or rest in PRICE) for rest in rests)
+
+
+def refuse_text(table: RawTable, date: int, price: str | None = None) -> None:
+    """A column of text beside numbers in a table of no tickers: it names securities, or does not belong.
+
+    price: the column of prices, where one is known.
+    """
+    columns = [
+        column
+        for column, name in enumerate(table.names)
+        if column != date and not is_index_name(name) and normalise_name(name) not in NEVER_PRICES
+    ]
+    texts = [column for column in columns if holds_words(cells_of(table, column))]
+    numbers = [column for column in columns if holds_numbers(cells_of(table, column))]
+    if texts and numbers:
+        refuse_names_of_fields(table, texts)
+        name, price = table.names[texts[0]], price or table.names[numbers[0]]
+        raise LayoutError(
+            f"the column {name!r} holds text: if it names the securities, read the file with "
+            f"{spell_option('long', ticker=name, price=price)}; otherwise drop it."
+        )
+
+
+def refuse_names_of_fields(table: RawTable, columns: Sequence[int]) -> None:
+    """A column whose cells are `close`, `open`, `volume`: every row holds another field."""
+    for column in columns:
+        cells = [cell for cell in cells_of(table, column) if cell]
+        named = [cell for cell in cells if normalise_name(cell) in FIELDS and not may_be_ticker(cell)]
+        if cells and len(named) == len(cells):
+            raise LayoutError(
+                f"the column {table.names[column]!r} names fields such as {cells[0]!r}, so that every row holds "
+                "another one; keep the rows of one field of prices, and drop this column."
+            )
+
+
+def holds_words(cells: Sequence[str]) -> bool:
+    """Whether the cells are text without any digit."""
+    if parse_number(next(filter(None, cells), "")) is not None:
+        return False  # most columns: the first cell is a number
+    filled = [cell for cell in cells if cell and parse_number(cell) is None]
+    return bool(filled) and len(filled) == sum(map(bool, cells)) and not any(map(str.isdigit, "".join(filled)))
+
+
+def holds_numbers(cells: Sequence[str]) -> bool:
+    """Whether all cells are numbers or empty, and one is a number."""
+    return any(cells) and all(not cell or parse_number(cell) is not None for cell in cells)

@@ -1,0 +1,46 @@
+"""What the numbers that were read as prices look like: returns, volumes and flags are refused, column by column."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.options import spell_option
+from portfolio_sdpo.prices.layouts.plan import Plan
+from portfolio_sdpo.prices.plausibility import describe_values, find_open_high_low_close
+
+_UNITS = {"returns": "decimal", "returns in percent": "percent", "gross returns": "gross"}
+_REASONS = {
+    "volumes": "holds numbers that jump like volumes and not like prices",
+    "flags": "holds a few whole numbers, zero among them, like flags and not like prices",
+    "rates": "holds tiny numbers that hardly ever change, like rates and not like prices",
+}
+
+
+def check_values(frame: pd.DataFrame, plan: Plan) -> None:
+    """Refuse columns that do not look like prices, with what they look like and how they can be read.
+
+    frame: date × ticker, as it was read.
+    """
+    values = frame.to_numpy()
+    looks = describe_values(values)
+    odd = {ticker: look for ticker, look in zip(frame.columns, looks, strict=True) if look is not None}
+    as_prices = spell_option(plan.layout)
+    returns = [look for look in odd.values() if look in _UNITS]
+    if len(returns) > len(looks) / 2:
+        raise LayoutError(
+            f"the numbers look like {returns[0]} and not like prices: add --returns {_UNITS[returns[0]]} to turn them "
+            f"into prices, or {as_prices} if they are prices."
+        )
+    for ticker, look in odd.items():
+        reason = _REASONS.get(look, f"holds numbers like {look}, and others hold prices")
+        drop = "drop its rows" if plan.layout == "long" else "drop the column"
+        raise LayoutError(f"{ticker!r} {reason}: {drop}, or read all numbers as prices with {as_prices}.")
+    if plan.layout == "wide" and (found := find_open_high_low_close(values)):
+        high, low, between = found
+        ways = " or ".join(spell_option("per-ticker", price=frame.columns[column]) for column in between[:2])
+        raise LayoutError(
+            f"{frame.columns[high]!r} is never below and {frame.columns[low]!r} never above the columns beside them, "
+            f"so they look like high and low of one security: read it with {ways}, or all columns as tickers with "
+            f"{as_prices}."
+        )
