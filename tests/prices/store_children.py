@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +20,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from portfolio_sdpo.prices import snapshots
 from portfolio_sdpo.prices.cleaning import CleanPrices, Report
 from portfolio_sdpo.prices.ingest import fetch_snapshot, import_snapshot
 from portfolio_sdpo.prices.manifest import Request
@@ -48,6 +50,17 @@ class Memory:
     def fetch(self, tickers, start, end, progress=None):
         frame = prices(Memory.rows)[list(tickers)]
         return Prices(frame[frame.index >= pd.Timestamp(start)] if start else frame, "close", "unknown")
+
+
+class Noon(datetime):
+    """A clock that stands still, so that the manifests of every run have the same hash and it takes the same steps.
+
+    Otherwise a hash that begins like another one now and then spares a step, the making of a folder.
+    """
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime(2023, 1, 3, 12, tzinfo=UTC)
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -81,6 +94,7 @@ def killed_at(step: int, root: Path, job: Callable[[], object]) -> None:
 def kill(job: str, folder: Path) -> list[dict]:
     states: list[dict] = []
     SOURCES.register("memory", Memory)  # type: ignore[arg-type]
+    snapshots.datetime = Noon  # type: ignore[misc]
     file, template, root = folder / "prices.csv", folder / "template", folder / "store"
 
     def work(store: Store, rows: int, name: str) -> None:

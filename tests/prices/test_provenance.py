@@ -6,12 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from portfolio_sdpo.errors import DataQualityError, LayoutError
+from portfolio_sdpo.errors import DataQualityError, LayoutError, SnapshotError
 from portfolio_sdpo.prices.cleaning import Repairs, clean
 from portfolio_sdpo.prices.frequency import recognise_frequency
 from portfolio_sdpo.prices.ingest import import_snapshot
 from portfolio_sdpo.prices.membership import read_membership
 from portfolio_sdpo.prices.prices import Prices, to_wide
+from portfolio_sdpo.prices.returns import accumulate_returns
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.prices.update import update_snapshot
 
@@ -69,6 +70,51 @@ def test_raw_closes_dividends_and_splits_are_stored_and_updated(tmp_path, store)
     damaged = next(store.root.glob(f"objects/*/{manifest.companions['close']}.parquet"))
     damaged.write_bytes(damaged.read_bytes()[:-9] + b"damaged!!")
     assert any(check.problem for check in store.verify())
+
+
+def test_raw_closes_are_the_companion_or_prices_that_are_not_adjusted(tmp_path, store):
+    close = walk(40)
+    write(tmp_path / "AAPL.csv", DAYS, **{"Close": close, "Adj Close": np.round(close * 0.9, 4)})
+    both = import_snapshot(tmp_path / "AAPL.csv", "both", store=store).snapshot.manifest
+    assert store.open_raw_closes(both)["AAPL"].tolist() == close.tolist()
+    gap = [None if row == 20 else price for row, price in enumerate(close)]
+    (tmp_path / "w.csv").write_text(
+        "# adjustment: none\n" + pd.DataFrame({"A": gap, "B": close}, index=DAYS).to_csv(index_label="Date")
+    )
+    plain = import_snapshot(tmp_path / "w.csv", "plain", calendar=None, store=store).snapshot
+    raw = store.open_raw_closes(plain.manifest)["A"]
+    assert plain.frame["A"].iloc[20] == close[19] and np.isnan(raw.iloc[20])  # nothing was traded at a carried price
+    assert raw.dropna().tolist() == [price for price in gap if price is not None]
+    write(tmp_path / "x.csv", DAYS, A=close)
+    unknown = import_snapshot(tmp_path / "x.csv", "unknown", store=store).snapshot.manifest
+    with pytest.raises(SnapshotError, match=r"unknown has no closes as they were traded.*adjustment unknown"):
+        store.open_raw_closes(unknown)
+
+
+def test_a_ticker_called_cash_is_refused_before_it_is_stored(tmp_path, store):
+    write(tmp_path / "p.csv", DAYS, AAPL=walk(40), CASH=walk(40, 1))
+    with pytest.raises(DataQualityError, match=r"called CASH, .*such as CASH.US, or leave it out with --tickers"):
+        import_snapshot(tmp_path / "p.csv", "n", store=store)
+    assert store.list() == ()
+    assert import_snapshot(tmp_path / "p.csv", "n", tickers=["AAPL"], store=store).snapshot.manifest.tickers == (
+        "AAPL",
+    )
+
+
+def test_returns_start_from_a_row_of_100(tmp_path, store):
+    returns = pd.DataFrame({"A": [0.01, -0.02], "B": [None, 0.1]}, index=pd.to_datetime(["2020-01-02", "2020-01-03"]))
+    returns.to_csv(tmp_path / "r.csv", index_label="Date")
+    frame = import_snapshot(tmp_path / "r.csv", "n", returns="decimal", store=store).snapshot.frame
+    assert [f"{day:%Y-%m-%d}" for day in frame.index] == ["2019-12-31", "2020-01-02", "2020-01-03"]
+    np.testing.assert_allclose(frame["A"], [100, 101, 98.98])
+    np.testing.assert_allclose(frame["B"], [np.nan, 100, 110])
+    for days, base in (
+        (pd.date_range("2015-01-31", periods=30, freq="ME"), "2014-12-31"),
+        (pd.date_range("2015-01-02", periods=30, freq="W-FRI"), "2014-12-26"),
+        (pd.date_range("2015-01-01", periods=30), "2014-12-31"),
+    ):
+        levels = accumulate_returns(pd.DataFrame({"A": np.full(30, 0.5)}, index=days), "percent")
+        assert f"{levels.index[0]:%Y-%m-%d}" == base and levels["A"].iloc[:2].round(6).tolist() == [100.0, 100.5]
 
 
 def test_currencies(tmp_path, store):

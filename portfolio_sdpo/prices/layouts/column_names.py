@@ -113,8 +113,8 @@ QUALIFIERS = frozenset((
 """What makes another field of a field, and no security: `Typical Price`, `total_volume`."""
 CURRENCIES = frozenset((
     "USD", "EUR", "GBP", "GBX", "GBp", "JPY", "CHF", "CAD", "AUD", "NZD", "CNY", "CNH", "HKD", "SGD", "INR", "KRW",
-    "TWD", "BRL", "MXN", "ZAR", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "TRY", "RUB", "ILS", "NIS", "SAR", "AED", "THB",
-    "IDR", "MYR", "PHP", "VND", "USDT",
+    "TWD", "BRL", "MXN", "ZAR", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "TRY", "RUB", "ILS", "NIS", "SAR", "AED",
+    "THB", "IDR", "MYR", "PHP", "VND", "USDT",
 ))  # fmt: skip
 """What stands in brackets behind a field without being a security: `Close (USD)`."""
 

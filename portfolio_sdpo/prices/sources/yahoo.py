@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -44,8 +44,11 @@ class Yahoo(NetworkSource):
                 chosen, lambda ticker: _one(client, ticker, start, end, running, details, currencies), progress
             )
         notes: tuple[str, ...] = ()
+        companions = _join_details(details, list(arrived))
+        if end is not None and end < date.today() - timedelta(days=1) and companions.pop("close", None) is not None:
+            notes = (f"Closes as they were traded are not stored: splits after {end} are unknown; leave out --end.",)
         if running:
-            notes = (
+            notes += (
                 f"The session of {max(running.values())} is not over, so its price was left out for "
                 f"{', '.join(sorted(running))}.",
             )
@@ -55,7 +58,7 @@ class Yahoo(NetworkSource):
             "total-return",
             failures,
             notes,
-            companions=_join_details(details, list(arrived)),
+            companions=companions,
             currencies={ticker: currencies[ticker] for ticker in arrived if ticker in currencies},
         )
 

@@ -115,7 +115,7 @@ CASES = [
          f"{utc(d, 1)},{ohlcv(k)},1,{MSFT[k][CLOSE]}"), expected=ONE),
     Case("Binance's archive", rows("open_time,open,high,low,close,volume,close_time,quote_volume,count,taker_buy_volume,taker_buy_quote_volume,ignore",
          lambda d, k: f"{utc(d, 1000)},{ohlcv(k)},{utc(d, 1000) + 86399999},1.1,5,1.2,1.3,0"), "BTCUSDT.csv", {"BTCUSDT": closes()}),
-    Case("CoinGecko", rows("snapped_at,price,market_cap,total_volume", lambda d, k: f"{d} 00:00:00 UTC,{AAPL[k][CLOSE]},1e9,{AAPL[k][5]}"), expected=ONE),
+    Case("CoinGecko, CSV", rows("snapped_at,price,market_cap,total_volume", lambda d, k: f"{d} 00:00:00 UTC,{AAPL[k][CLOSE]},1e9,{AAPL[k][5]}"), expected=ONE),
     Case("futures with settlements", rows("Date,Open,High,Low,Last,Change,Settle,Volume,Previous Day Open Interest", lambda d, k:
          f"{d},{AAPL[k][OPEN]},{AAPL[k][HIGH]},{AAPL[k][LOW]},{AAPL[k][OPEN]},0.1,{AAPL[k][CLOSE]},{AAPL[k][5]},7"), expected=ONE),
     Case("units in brackets", rows("Date,Open (USD),High (USD),Low (USD),Close (USD),Volume (shares)", lambda d, k: f"{d},{ohlcv(k)}"), expected=ONE),

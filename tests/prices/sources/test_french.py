@@ -62,8 +62,9 @@ def test_levels_of_the_first_table(library, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     source = make_source("french", base_url=library[0], retry=QUICK)
     prices = source.fetch([], None, None)
-    assert prices.frame["NoDur"].round(6).tolist() == [100.11, 100.420341, 100.671392]
-    assert prices.frame["Durbl"].dropna().round(6).tolist() == [99.83, 99.92983]
+    assert prices.frame["NoDur"].round(6).tolist() == [100.0, 100.11, 100.420341, 100.671392]
+    assert str(prices.frame.index[0].date()) == "1926-06-30"
+    assert prices.frame["Durbl"].dropna().round(6).tolist() == [100.0, 99.83, 99.92983]
     assert (prices.column, prices.adjustment) == ("returns", "total-return")
     library[1].broken = 1
     assert list(source.fetch(["nodur"], date(1926, 7, 2), None).frame.columns) == ["NoDur"]
@@ -74,6 +75,13 @@ def test_levels_of_the_first_table(library, monkeypatch):
         make_source("french", base_url=library[0], dataset="3_Industry", retry=QUICK).fetch([], None, None)
 
 
-def test_nasdaq_data_link_asks_a_table():
+def test_nasdaq_data_link_asks_a_table(data_link, monkeypatch):
     source = make_source("nasdaq-data-link")
     assert isinstance(source, NasdaqDataLink) and source.table == "QUOTEMEDIA/PRICES" and source.settings() == {}
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    columns = [("ticker", "String"), ("date", "Date"), ("close", "double"), ("adj_close", "double")]
+    rows = [["AAPL", "2023-01-03", 125.07, 124.2], ["AAPL", "2023-01-04", 126.36, 125.5]]
+    data_link.tables["QUOTEMEDIA/PRICES"] = columns, rows
+    prices = NasdaqDataLink(api_base=f"{data_link.url}/api/v3", retry=QUICK).fetch(["AAPL", "APPL"], None, None)
+    assert prices.frame["AAPL"].tolist() == [124.2, 125.5]
+    assert (prices.column, prices.adjustment, list(prices.failures)) == ("adj_close", "total-return", ["APPL"])
