@@ -101,6 +101,19 @@ def test_a_ticker_called_cash_is_refused_before_it_is_stored(tmp_path, store):
     )
 
 
+def test_what_is_not_asked_for_may_hold_anything(tmp_path, store):
+    write(tmp_path / "p.csv", DAYS, AAPL=walk(40), FOO=np.random.default_rng(0).normal(0, 0.01, 40))
+    with pytest.raises(LayoutError, match=r"'FOO' holds numbers like returns.* name the others with --tickers"):
+        import_snapshot(tmp_path / "p.csv", "n", store=store)
+    assert import_snapshot(tmp_path / "p.csv", "n", tickers=["aapl"], store=store).snapshot.manifest.tickers == (
+        "AAPL",
+    )
+    volume = np.where(np.arange(400) < 370, np.nan, np.random.default_rng(0).integers(1e6, 9e6, 400))
+    write(tmp_path / "p.csv", pd.bdate_range("2020-01-03", periods=400), AAPL=walk(400), LATE=volume)
+    with pytest.raises(LayoutError, match="'LATE' holds numbers that jump like volumes"):
+        import_snapshot(tmp_path / "p.csv", "n", store=store)
+
+
 def test_returns_start_from_a_row_of_100(tmp_path, store):
     returns = pd.DataFrame({"A": [0.01, -0.02], "B": [None, 0.1]}, index=pd.to_datetime(["2020-01-02", "2020-01-03"]))
     returns.to_csv(tmp_path / "r.csv", index_label="Date")

@@ -42,17 +42,20 @@ def read_prices(
     *,
     returns: str | None = None,
     to_daily: bool = False,
+    tickers: Sequence[str] = (),
 ) -> Prices:
     """Prices from a file (CSV, text, JSON, Excel, Parquet, also packed with gzip), or from a folder of them.
 
     layout: one of `LAYOUTS`, with options after a colon (`wide:dayfirst`, `long:ticker=tic,price=close`); None =
     recognise it. dayfirst: whether 03/01/2011 is in January; None = the file has to show it. returns: the unit of the
     numbers (`decimal`, `percent`, `log`, `gross`) if they are returns, which are turned into prices. to_daily: keep the
-    last price of each day of intraday data. The notes of the result say what was recognised and which column was used.
+    last price of each day of intraday data. tickers: those that are wanted, so that the others may hold anything, though
+    all are returned. The notes of the result say what was recognised and which column was used.
     """
     path = Path(path)
     unit = None if returns is None else check_unit(returns)
-    reading = Reading(parse_layout(layout).with_dayfirst(dayfirst), unit, to_daily)
+    wanted = frozenset(spelling for ticker in tickers for spelling in (ticker, ticker.upper()))
+    reading = Reading(parse_layout(layout).with_dayfirst(dayfirst), unit, to_daily, wanted)
     prices = _read_folder(path, reading) if isdir(path) else _read_file(path, reading)
     if np.isnan(prices.frame.to_numpy()).all():
         raise LayoutError(f"{path}: there is no price under {prices.column}; a file without prices cannot be used.")
@@ -66,6 +69,8 @@ class Reading:
     options: LayoutOptions
     returns: ReturnUnit | None = None
     to_daily: bool = False
+    tickers: frozenset[str] = frozenset()
+    """Those whose prices are wanted; all where it is empty."""
 
 
 def _read_file(path: Path, reading: Reading) -> Prices:
@@ -112,7 +117,8 @@ def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str
 
     frame = arrange(values)
     if options.layout is None and reading.returns is None:
-        check_values(frame, plan)
+        wanted = [ticker for ticker in frame.columns if ticker in reading.tickers]
+        check_values(frame[wanted] if wanted else frame, plan)
     adjustment = table.facts.adjustment or infer_adjustment(plan.layout, used.name, table.names)
     return Prices(
         frame=frame,

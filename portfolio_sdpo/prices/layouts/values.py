@@ -35,7 +35,10 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
     for ticker, look in odd.items():
         reason = _REASONS.get(look, f"holds numbers like {look}, and others hold prices")
         drop = "drop its rows" if plan.layout == "long" else "drop the column"
-        raise LayoutError(f"{ticker!r} {reason}: {drop}, or read all numbers as prices with {as_prices}.")
+        raise LayoutError(
+            f"{ticker!r} {reason}: {drop} or name the others with --tickers, or read all numbers as prices with "
+            f"{as_prices}."
+        )
     if plan.layout == "wide" and (found := find_open_high_low_close(values)):
         high, low, between = found
         ways = " or ".join(spell_option("per-ticker", price=frame.columns[column]) for column in between[:2])

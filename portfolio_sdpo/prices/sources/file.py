@@ -40,5 +40,7 @@ class File(SourceSettings):
         """See `Source.fetch`; no tickers = all that the file has."""
         from portfolio_sdpo.prices.layouts import read_prices
 
-        prices = read_prices(self.path, self.layout, self.dayfirst, returns=self.returns, to_daily=self.to_daily)
+        prices = read_prices(
+            self.path, self.layout, self.dayfirst, returns=self.returns, to_daily=self.to_daily, tickers=tickers
+        )
         return select(prices, self.path.name, tickers, start, end, progress)
