@@ -18,6 +18,8 @@ MAX_PREAMBLE = 60
 """Lines above a table that are looked through for its header."""
 MAX_LINE = 1 << 20
 """Bytes at the end of a file in which its last line is looked for."""
+LARGE = 4 << 20
+"""Bytes from which on a table that ends with data is not searched for another one below it."""
 _QUOTED = re.compile(r'"[^"]*"')
 _BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
@@ -121,8 +123,12 @@ def find_header(content: bytes, start: int) -> tuple[str, int, int]:
 
 def _find_header_below(content: bytes, lines: list[tuple[int, str]], separator: str) -> int | None:
     """The line of names below a title that has as many cells as the table, or below a blank line."""
-    rows = [_cells(text, separator) for _, text in lines]
-    number = next((number for number, row in enumerate(rows) if _begins_like_data(row)), 0) - 1
+    rows: list[list[str]] = []
+    for _, text in lines:
+        rows.append(_cells(text, separator))
+        if _begins_like_data(rows[-1]):
+            break
+    number = len(rows) - 2
     if number < 1 or len(rows[number]) != len(rows[number + 1]) or normalise_name(rows[number][0]) not in DATE:
         return None
     above = rows[number - 1]
@@ -138,15 +144,24 @@ def find_table_end(content: bytes, start: int, separator: str, width: int) -> in
 
     width: cells of the header. A last line with fewer cells is a footer if it begins with words and not with a date.
     """
-    end = _find_blank_end(content, start, separator)
+    last = _last_cells(content, start, len(content), separator)[0]
+    # In a large file that ends with data the search for a blank line is spared.
+    is_plain = len(content) > LARGE and _begins_like_data(last)
+    end = len(content) if is_plain else _find_blank_end(content, start, separator)
     while True:
-        tail = content[max(start, end - MAX_LINE) : end].rstrip(b"\r\n")
-        last = tail[tail.rfind(b"\n") + 1 :]
-        cells = _cells(last.decode(errors="replace"), separator)
+        cells, begin = _last_cells(content, start, end, separator)
         is_footer = 0 < len(cells) < width and any(map(str.isalpha, cells[0])) and not _begins_like_data(cells)
-        if not is_footer or looks_like_dates(cells[:1]) or len(last) == len(tail):
+        if not is_footer or looks_like_dates(cells[:1]) or begin <= start:
             return end
-        end = max(start, end - MAX_LINE) + len(tail) - len(last)
+        end = begin
+
+
+def _last_cells(content: bytes, start: int, end: int, separator: str) -> tuple[list[str], int]:
+    """The cells of the last line before `end`, and where it begins."""
+    begin = max(start, end - MAX_LINE)
+    tail = content[begin:end].rstrip(b"\r\n")
+    last = tail.rfind(b"\n") + 1
+    return _cells(tail[last:].decode(errors="replace"), separator), begin + last
 
 
 def _find_blank_end(content: bytes, start: int, separator: str) -> int:

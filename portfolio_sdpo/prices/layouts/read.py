@@ -49,8 +49,8 @@ def read_prices(
     layout: one of `LAYOUTS`, with options after a colon (`wide:dayfirst`, `long:ticker=tic,price=close`); None =
     recognise it. dayfirst: whether 03/01/2011 is in January; None = the file has to show it. returns: the unit of the
     numbers (`decimal`, `percent`, `log`, `gross`) if they are returns, which are turned into prices. to_daily: keep the
-    last price of each day of intraday data. tickers: those that are wanted, so that the others may hold anything, though
-    all are returned. The notes of the result say what was recognised and which column was used.
+    last price of each day of intraday data. tickers: those that are wanted, so that the others may hold anything; all
+    are returned nevertheless. The notes of the result say what was recognised and which column was used.
     """
     path = Path(path)
     unit = None if returns is None else check_unit(returns)

@@ -128,8 +128,10 @@ def refuse_text(table: RawTable, date: int, price: str | None = None) -> None:
         if column != date and not is_index_name(name) and normalise_name(name) not in NEVER_PRICES
     ]
     texts = [column for column in columns if holds_words(cells_of(table, column))]
+    if not texts:
+        return
     numbers = [column for column in columns if holds_numbers(cells_of(table, column))]
-    if texts and numbers:
+    if numbers:
         refuse_names_of_fields(table, texts)
         name, price = table.names[texts[0]], price or table.names[numbers[0]]
         raise LayoutError(

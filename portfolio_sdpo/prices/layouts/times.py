@@ -23,11 +23,12 @@ FEWEST_DAYS = 5
 def find_time_column(table: RawTable, date: int) -> int | None:
     """The column beside the dates that holds times of day: 09:30:00, or 930 and 153000 under a name such as Time."""
     for column, name in enumerate(table.names):
-        cells = [cell for cell in cells_of(table, column) if cell]
-        if column == date or not cells:
+        first = next((row[column] for row in table.sample if column < len(row) and row[column]), "")
+        if column == date or not (":" in first or normalise_name(name) in TIME):
             continue
-        form = _DIGITS if normalise_name(name) in TIME and _DIGITS.fullmatch(cells[0]) else CLOCK
-        if all(map(form.fullmatch, cells)):
+        cells = [cell for cell in cells_of(table, column) if cell]
+        form = _DIGITS if normalise_name(name) in TIME and _DIGITS.fullmatch(first) else CLOCK
+        if cells and all(map(form.fullmatch, cells)):
             return column
     return None
 
