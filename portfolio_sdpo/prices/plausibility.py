@@ -18,8 +18,10 @@ Look = Literal["returns in percent", "returns", "gross returns", "volumes", "fla
 
 WINDOW = 250
 """Rows that are looked at, from the middle of the table."""
-FEWEST_ROWS = 8
+FEWEST_ROWS = 10
 """With fewer values nothing is said about returns and volumes."""
+MANY_ROWS = 20
+"""With fewer values nothing is said about gross returns, and about volumes that are no whole numbers."""
 STILL = 0.002
 """Gross returns of a stock scatter by more than this."""
 MOST_OHLC_COLUMNS = 12
@@ -58,10 +60,11 @@ def describe_values(values: Values) -> list[Look | None]:
     enough = count >= FEWEST_ROWS
     returns = enough & (negative > 0.2) & (negative < 0.9) & (size < 50)
     # A stablecoin scatters around one as well, but by less than any stock.
-    gross = enough & (count >= 20) & near_one & (scatter > 1.2) & (spread > STILL)
-    volumes = enough & (scatter > 0.3) & ((whole & (median >= 100) & (jump > 0.1)) | (jump > 0.25))
-    flags = enough & whole & (least == 0) & (most <= 6) & (most > 0)
-    rates = enough & (least >= 0) & (most < 0.002) & still
+    many = count >= MANY_ROWS
+    gross = many & near_one & (scatter > 1.2) & (spread > STILL)
+    volumes = (scatter > 0.3) & ((enough & whole & (median >= 100) & (jump > 0.1)) | (many & (jump > 0.25)))
+    flags = many & whole & (least == 0) & (most <= 6) & (most > 0)
+    rates = many & (least >= 0) & (most < 0.002) & still
     looks: list[Look | None] = []
     for column in range(window.shape[1]):
         if returns[column]:
