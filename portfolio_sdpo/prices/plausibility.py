@@ -74,7 +74,7 @@ def describe_values(values: Values) -> list[Look | None]:
         else:
             kinds: list[tuple[np.ndarray, Look]] = [(volumes, "volumes"), (flags, "flags"), (rates, "rates")]
             looks.append(next((look for found, look in kinds if found[column]), None))
-    for column in np.flatnonzero(count < FEWEST_ROWS).tolist():  # its numbers stand elsewhere, as those of a late listing
+    for column in np.flatnonzero(count < FEWEST_ROWS).tolist():  # its numbers stand elsewhere, as after a late listing
         numbers = values[~np.isnan(values[:, column]), column]
         if len(numbers) >= FEWEST_ROWS and len(values) > WINDOW:
             looks[column] = describe_values(numbers[:, None])[0]
