@@ -87,9 +87,12 @@ def _name_parameters(sentence: str) -> str:
 
     >>> _name_parameters("add --returns gross, or --to-daily.")
     "add returns='gross', or to_daily=True."
+    >>> _name_parameters("read it with --layout long:ticker=tic,price=px, or --layout 'per-ticker:price=PX LAST'.")
+    "read it with layout='long:ticker=tic,price=px', or layout='per-ticker:price=PX LAST'."
     """
     sentence = sentence.replace("--to-daily", "to_daily=True").replace("--dayfirst", "dayfirst=True")
-    return re.sub(r"--(returns|layout) (\w+)", r"\1='\2'", sentence)
+    sentence = sentence.replace(" or name the others with --tickers", "")
+    return re.sub(r"--(returns|layout) (?:'([^']*)'|(\S+?))(?=[.,;]?(?:\s|$))", r"\1='\2\3'", sentence)
 
 
 def _read(
