@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from portfolio_sdpo.nn.networks import Trunk, orthogonal
+from portfolio_sdpo.nn.levels import Tail, draw_levels
 from portfolio_sdpo.nn.quantile_loss import quantile_huber_loss
-
-
-def midpoints(count: int) -> Tensor:
-    """Levels (k + ½)/count [count]: the quantiles at them, equally weighted, stand for the distribution."""
-    return (torch.arange(count) + 0.5) / count
 
 
 class Critic(nn.Module):
@@ -64,8 +60,10 @@ class QuantileCritic(Critic):
 
     frequencies: Tensor
 
-    def __init__(self, trunk: Trunk, dimension: int = 256, kappa: float = 0.0) -> None:
+    def __init__(self, trunk: Trunk, dimension: int = 256, kappa: float = 0.0, tails: Sequence[Tail] = ()) -> None:
+        """tails: where half of the levels are drawn that the critic learns at."""
         super().__init__(trunk)
+        self.tails = tails
         self.embedding = nn.Linear(dimension, trunk.features)
         self.kappa = kappa
         self.register_buffer("frequencies", math.pi * torch.arange(dimension), persistent=False)
@@ -78,8 +76,8 @@ class QuantileCritic(Critic):
         return features @ levels.T + self.output.bias
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
-        # With sorted levels the predictions are nearly sorted as well, and the loss finds their ranks in half the time.
-        tau = torch.rand(target.shape[-1], generator=generator).sort().values
+        # In order, so are the predictions, nearly: the loss then finds their ranks in half the time.
+        tau = draw_levels(target.shape[-1], self.tails, generator)
         return quantile_huber_loss(
             self.standardised(observation, tau), tau, (target - self.location) / self.scale, self.kappa
         )

@@ -11,6 +11,7 @@ of a single distribution. Both are kept in double precision and centred, so that
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -53,11 +54,16 @@ class Influence(ABC):
         """u(y), shape and dtype of y."""
 
     def pool(self, offset: Tensor, share: Tensor) -> Pooled:
-        """Σ_j share[j, l] u_j(offset[j, l] + x[l, p]) as a function of points x `[L, P]`, differentiable in x.
+        """Σ_j share[j, l] u_jl(offset[j, l] + x[l, p]) as a function of points x `[L, P]`, differentiable in x.
 
-        offset, share: `[J, L]`, J the distributions of this batch `[J]`; shares sum to 1 over J.
+        offset, share: `[J, L]`; shares sum to 1 over J. This batch of distributions is `[J, L]`, and either may be 1:
+        `[J, 1]` has one u for every j, `[1, L]` one for every row.
         """
         return PooledOneByOne(self, offset, share)
+
+    @abstractmethod
+    def take(self, index: Tensor) -> Self:
+        """Those of the distributions `index`, of any shape, of a batch with one dimension."""
 
 
 class ClosedForm(Influence):
@@ -69,6 +75,9 @@ class ClosedForm(Influence):
 
     def __call__(self, y: Tensor) -> Tensor:
         return self._formula(y, *(_against(y, parameter) for parameter in self._parameters))
+
+    def take(self, index: Tensor) -> Self:
+        return type(self)(self._formula, *(parameter[index] for parameter in self._parameters))
 
 
 class Quadratic(Influence):
@@ -83,6 +92,9 @@ class Quadratic(Influence):
     def pool(self, offset: Tensor, share: Tensor) -> Pooled:
         return Parabola(self._centre, offset, share)
 
+    def take(self, index: Tensor) -> Self:
+        return type(self)(self._centre[index])
+
 
 class PiecewiseLinear(Influence):
     """Linear between sorted `knots` `[*batch, M]`, where it takes `heights` `[*batch, M]`.
@@ -95,6 +107,9 @@ class PiecewiseLinear(Influence):
 
     def __call__(self, y: Tensor) -> Tensor:
         batch = self._knots.shape[:-1]
+        if len(batch) == 2 and batch[0] == 1 and y.dim() > 2:
+            # One function for a whole column of y: more points under it, rather than more copies of its knots.
+            return PiecewiseLinear(self._knots[0], self._heights[0], self._slopes[0])(y.transpose(0, 1)).transpose(0, 1)
         y = y.reshape((1,) * (len(batch) + 1 - y.dim()) + y.shape)
         batch = broadcast_shape(batch, y.shape[: len(batch)])
         shape = batch + y.shape[len(batch) :]
@@ -115,6 +130,9 @@ class PiecewiseLinear(Influence):
             return super().pool(offset, share)
         return Polyline(self._knots, self._heights, self._slopes, offset, share)
 
+    def take(self, index: Tensor) -> Self:
+        return type(self)(self._knots[index], self._heights[index], self._slopes[index])
+
 
 class PooledOneByOne:
     """Any u, by evaluating it at every distribution: the reference."""
@@ -129,10 +147,10 @@ class PooledOneByOne:
 
 
 class Parabola:
-    """u_j(y) = (y - centre_j)^2, centre `[J]`."""
+    """u(y) = (y - centre)^2, centre `[J, L]`."""
 
     def __init__(self, centre: Tensor, offset: Tensor, share: Tensor) -> None:
-        distance, share = offset.double() - centre.double().unsqueeze(-1), share.double()
+        distance, share = offset.double() - centre.double(), share.double()
         mean = (share * distance).sum(0)
         self._mean = mean.unsqueeze(-1)
         self._least = (share * (distance - mean).square()).sum(0).unsqueeze(-1)
@@ -142,10 +160,11 @@ class Parabola:
 
 
 class Polyline:
-    """u_j through (knots, heights) `[J, M]`, knots sorted, with slopes `[J, M + 1]` before, between and after them."""
+    """u through (knots, heights) `[J, L, M]`, knots sorted, with slopes `[J, L, M + 1]` before, between and after."""
 
     def __init__(self, knots: Tensor, heights: Tensor, slopes: Tensor, offset: Tensor, share: Tensor) -> None:
-        knots, heights, slopes = knots.double(), heights.double(), slopes.double()
+        # [L, J, ·]
+        knots, heights, slopes = (table.double().transpose(0, 1) for table in (knots, heights, slopes))
         # [L, J, 1], and tables [L, J, M] of every distribution's knots as seen from its offset
         share, offset = share.double().T.unsqueeze(-1), offset.double().T.unsqueeze(-1)
         knots_seen = knots - offset
@@ -154,13 +173,13 @@ class Polyline:
 
         # At each knot the slope changes and, where knots coincide or heights are rounded, so may the height.
         bend = share * slopes.diff(dim=-1)
-        jump = heights.diff(dim=-1) - slopes[:, 1:-1] * knots.diff(dim=-1)
-        jump = share * torch.cat([torch.zeros_like(heights[:, :1]), jump], dim=-1)
+        jump = heights.diff(dim=-1) - slopes[..., 1:-1] * knots.diff(dim=-1)
+        jump = share * torch.cat([torch.zeros_like(heights[..., :1]), jump], dim=-1)
         # Lines a + b x in order of their pieces: the outermost left one, to which every knot adds.
-        leftmost = heights[:, :1] - slopes[:, :1] * knots_seen[..., :1]
+        leftmost = heights[..., :1] - slopes[..., :1] * knots_seen[..., :1]
         self._knots, order = knots_seen.flatten(1).contiguous().sort(dim=-1)
         self._height = _cumulated(share * leftmost, (jump - bend * knots_seen).flatten(1).gather(-1, order))
-        self._slope = _cumulated(share * slopes[:, :1], bend.flatten(1).gather(-1, order))
+        self._slope = _cumulated(share * slopes[..., :1], bend.flatten(1).gather(-1, order))
 
     def __call__(self, x: Tensor) -> Tensor:
         return _by_columns(self._lines, x)

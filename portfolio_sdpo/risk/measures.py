@@ -106,6 +106,14 @@ class RiskMeasure(Settings):
         return False
 
     @property
+    def narrow_tail(self) -> tuple[Tail, float] | None:
+        """The side and the fraction of the distribution that this measure looks at; None: all of it.
+
+        Critics read a narrow tail with as many quantiles as all the rest; a measure of your own may ask for that too.
+        """
+        return None
+
+    @property
     def label(self) -> str:
         """Short name with its numbers, such as `cvar[0.1]`."""
         numbers = [f"{value:.10g}" for _, value in self if isinstance(value, int | float)]
@@ -190,6 +198,10 @@ class CVaR(RiskMeasure):
         quantile = ordered.gather(-1, last)
         slopes = quantile.new_tensor([1 / self.alpha, 0.0] if self.tail == "lower" else [0.0, 1 / self.alpha])
         return PiecewiseLinear(quantile, quantile, slopes.expand(*quantile.shape[:-1], 2))
+
+    @property
+    def narrow_tail(self) -> tuple[Tail, float] | None:
+        return self.tail, self.alpha
 
     def _tail(self, values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Values from worst to best, their weights, and the room the tail still has for each, all `[..., N]`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,8 +11,10 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
-from portfolio_sdpo.nn.critic import Critic, MeanCritic, QuantileCritic, midpoints
+from portfolio_sdpo.nn.critic import Critic, MeanCritic, QuantileCritic
+from portfolio_sdpo.nn.levels import Tail, expect, midpoints, place_levels
 from portfolio_sdpo.nn.networks import ObservationCodec, Trunk
+from portfolio_sdpo.rl.past import Past
 from portfolio_sdpo.rl.rollout import Grid, Rollout
 from portfolio_sdpo.settings import Settings
 
@@ -113,11 +115,15 @@ class Valuation:
     """What a critic says of every transition of a rollout, calibrated on that rollout."""
 
     here: Tensor
-    """[n, N] distribution of the return-to-go at s_t, N equally likely atoms"""
+    """[n, N] distribution of the return-to-go at s_t"""
     ahead: Tensor
     """[n, N] the same at s_{t+1}, before calibration zero where the sum is closed, see `CriticBank.predict`"""
     increments: Tensor
     """[n] TD errors of the means, δ_t = r_t + γ E[ahead] − E[here]"""
+    weight: Tensor | None = None
+    """[N] probabilities of the atoms; None: all the same"""
+    past: Past | None = None
+    """what came before, as a backward critic sees it; None where there is none"""
 
 
 class CriticBank(nn.Module):
@@ -129,13 +135,16 @@ class CriticBank(nn.Module):
         keys: Sequence[tuple[str, float]],
         settings: CriticSettings,
         action_width: int = 0,
+        tails: Mapping[tuple[str, float], Sequence[Tail]] | None = None,
     ) -> None:
+        """tails: by key, the narrow tails that measures look at: there half of the quantiles are learnt and read."""
         super().__init__()
         self.settings = settings
         self.keys = list(dict.fromkeys(keys))
+        self.tails = {key: (tails or {}).get(key, ()) for key in self.keys}
         shared = codec.trunk(settings.hidden, action_width) if settings.shared_trunk else None
         self.online = nn.ModuleList(
-            self._critic(shared or codec.trunk(settings.hidden, action_width)) for _ in self.keys
+            self._critic(shared or codec.trunk(settings.hidden, action_width), self.tails[key]) for key in self.keys
         )
         self.averaged = copy.deepcopy(self.online).requires_grad_(False)
         tables = {id(p) for name, p in self.online.named_parameters() if ".tables." in name}
@@ -154,10 +163,10 @@ class CriticBank(nn.Module):
 
     fits: Tensor
 
-    def _critic(self, trunk: Trunk) -> Critic:
+    def _critic(self, trunk: Trunk, tails: Sequence[Tail]) -> Critic:
         if self.settings.kind == "mean":
             return MeanCritic(trunk)
-        return QuantileCritic(trunk, self.settings.dimension, self.settings.kappa)
+        return QuantileCritic(trunk, self.settings.dimension, self.settings.kappa, tails)
 
     def __getitem__(self, key: tuple[str, float]) -> Critic:
         """The critic to read: averaged weights."""
@@ -241,8 +250,9 @@ class CriticBank(nn.Module):
         """
         signal, discount = key
         values, grid = rollout.signals[signal], rollout.grid
-        here, ahead = self.predict(key, rollout, midpoints(atoms))
-        increments = values + discount * ahead.mean(-1) - here.mean(-1)
+        levels = place_levels(atoms, self.tails[key])
+        here, ahead = self.predict(key, rollout, levels.tau)
+        increments = values + discount * expect(ahead, levels.weight) - expect(here, levels.weight)
         residual = grid.lay_out(grid.sum_ahead(increments, discount))
         # [L, 1]
         present = grid.lay_out(torch.ones(len(rollout))).sum(1, keepdim=True)
@@ -252,20 +262,21 @@ class CriticBank(nn.Module):
         shift, stretch = (grid.flatten(table.expand_as(residual)) for table in (mean, stretch))
         here = here + shift.unsqueeze(-1)
         ahead = ahead + torch.where(rollout.last, 0.0, shift.roll(-1)).unsqueeze(-1)
-        increments = values + discount * ahead.mean(-1) - here.mean(-1)
+        increments = values + discount * expect(ahead, levels.weight) - expect(here, levels.weight)
         ahead = ahead + ((stretch - 1) * increments / discount).unsqueeze(-1)
         increments = stretch * increments
 
         weight = discount ** (2.0 * rollout.step)
         explained = (weight * increments.square()).sum()
-        critics = here.var(-1, unbiased=False)[rollout.starts].sum()
-        critics -= discount**2 * (weight * ahead.var(-1, unbiased=False))[rollout.ends].sum()
+        critics = _variance(here[rollout.starts], levels.weight).sum()
+        critics -= discount**2 * (weight[rollout.ends] * _variance(ahead[rollout.ends], levels.weight)).sum()
         if critics > 0 and explained > 0:
             factor = (explained / critics).sqrt()
             here, ahead = (
-                distribution.mean(-1, keepdim=True).lerp(distribution, factor) for distribution in (here, ahead)
+                expect(distribution, levels.weight).unsqueeze(-1).lerp(distribution, factor)
+                for distribution in (here, ahead)
             )
-        return Valuation(here, ahead, increments)
+        return Valuation(here, ahead, increments, levels.weight)
 
     @torch.no_grad()
     def _follow_units(self, key: tuple[str, float], targets: Tensor) -> None:
@@ -288,6 +299,11 @@ class CriticBank(nn.Module):
         # Until the window of the running average is full, a mean of all weights so far, whose shares grow linearly.
         weight = max(1.0 - self.settings.averaging, 1.0 / (1.0 + 0.5 * float(self.fits)))
         torch._foreach_lerp_(list(self.averaged.parameters()), list(self.online.parameters()), weight)
+
+
+def _variance(values: Tensor, weight: Tensor | None) -> Tensor:
+    """The variance [...] of atoms [..., N] of these weights."""
+    return expect((values - expect(values, weight).unsqueeze(-1)).square(), weight)
 
 
 def minibatches(count: int, parts: int, generator: torch.Generator) -> Iterator[Tensor]:

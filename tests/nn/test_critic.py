@@ -8,7 +8,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from portfolio_sdpo.nn.critic import MeanCritic, QuantileCritic, midpoints
+from portfolio_sdpo.nn.critic import MeanCritic, QuantileCritic
+from portfolio_sdpo.nn.levels import midpoints
 from portfolio_sdpo.nn.networks import Mlp, ObservationCodec
 
 KINDS = pytest.mark.parametrize("kind", [QuantileCritic, MeanCritic])

@@ -33,7 +33,7 @@ EACH = pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.
 def draw(
     seed: int, distributions: int, steps: int, points: int, ties: bool, offset: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Distributions [J, 7], offsets and shares [J, L] of which some are 0, and points [L, P]."""
+    """Distributions [J, 1, 7], offsets and shares [J, L] of which some are 0, and points [L, P]."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -44,7 +44,7 @@ def draw(
     share = torch.where(share < 0.3, 0.0, share)
     share[-1] += 0.1
     return (
-        2 * normal(distributions, 7),
+        2 * normal(distributions, 1, 7),
         offset + 3 * normal(distributions, steps),
         share / share.sum(0),
         4 * normal(steps, points) - offset,
@@ -68,6 +68,22 @@ def test_equals_the_mean_law_by_law(measure: RiskMeasure, seed, distributions, s
     assert type(pooled) is MEASURES[measure]
     reference = PooledOneByOne(influence, offsets, share)(x)
     torch.testing.assert_close(pooled(x), reference, rtol=1e-9, atol=1e-9 * max(1.0, abs(offset)))
+
+
+@EACH
+def test_every_row_may_have_its_own_distribution(measure):
+    _, offsets, share, x = draw(4, 5, 6, 8, ties=False, offset=2.0)
+    distribution = torch.randn(6, 7, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    influence = measure.influence(distribution)
+    expected = [
+        (share[:, row, None] * measure.influence(distribution[row])(offsets[:, row, None] + x[row])).sum(0)
+        for row in range(6)
+    ]
+    for pooled in (
+        influence.take(torch.arange(6).unsqueeze(0)).pool(offsets, share),
+        PooledOneByOne(influence.take(torch.arange(6).unsqueeze(0)), offsets, share),
+    ):
+        torch.testing.assert_close(pooled(x), torch.stack(expected), rtol=1e-9, atol=1e-9)
 
 
 @EACH

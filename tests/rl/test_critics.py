@@ -14,11 +14,13 @@ from portfolio_sdpo.envs.exact import evaluate, uniform_policy
 from portfolio_sdpo.envs.exact.evaluation import transition_rows
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.critic import MeanCritic, midpoints
+from portfolio_sdpo.nn.critic import MeanCritic
+from portfolio_sdpo.nn.levels import midpoints
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Expectation, Variance
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, minibatches
 from portfolio_sdpo.rl.estimators.score import estimate_risk
+from portfolio_sdpo.rl.past import batch_past
 from portfolio_sdpo.rl.rollout import Collector, Rollout
 
 REWARD, PAIN = ("reward", 0.9), ("pain", 1.0)
@@ -223,7 +225,8 @@ def test_the_variance_is_estimated_without_bias(noisy, bias, spread, pooled):
     estimates = []
     for rollout in groups(big, 8):
         valuation = critics.value(REWARD, rollout, atoms=8)
-        estimates.append(estimate_risk(Variance(), REWARD, rollout, valuation, 0.9, pooled=pooled).estimate)
+        past = batch_past(rollout.signals["reward"], 0.9, rollout, partners=32) if pooled else None
+        estimates.append(estimate_risk(Variance(), REWARD, rollout, valuation, 0.9, past).estimate)
     truth = evaluate(cmdp, uniform_policy(cmdp), 0.9).variance
     error = np.std(estimates) / len(estimates) ** 0.5
     assert error < 0.03 * truth
@@ -268,8 +271,8 @@ def test_one_step_variance_is_the_sample_variance(by_hand):
     rewards = [[1.0], [2.0], [4.0], [9.0]]
     rollout = by_hand(rewards, [True] * 4)
     valuation = bank().value(REWARD, rollout, atoms=8)
-    for pooled in (True, False):
-        found = estimate_risk(Variance(), REWARD, rollout, valuation, 0.9, pooled=pooled)
+    for past in (None, batch_past(rollout.signals["reward"], 0.9, rollout, partners=32)):
+        found = estimate_risk(Variance(), REWARD, rollout, valuation, 0.9, past)
         assert found.estimate == pytest.approx(np.var([1, 2, 4, 9], ddof=1), rel=1e-5)
 
 

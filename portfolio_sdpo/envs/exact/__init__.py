@@ -14,6 +14,7 @@ from portfolio_sdpo.envs.exact.cvar import CvarSolution, solve_cvar
 from portfolio_sdpo.envs.exact.cvar_objective import CvarObjectiveSolution, maximise_cvar
 from portfolio_sdpo.envs.exact.distribution import DiscreteDistribution, enumerate_distribution
 from portfolio_sdpo.envs.exact.evaluation import Evaluation, evaluate, rollout_returns, uniform_policy
+from portfolio_sdpo.envs.exact.hedging import HedgingOutcome, evaluate_hedging, solve_hedging
 from portfolio_sdpo.envs.exact.occupancy import ExpectationSolution, solve_expectation
 from portfolio_sdpo.envs.exact.variance import Solution, VarianceSolution, solve_unconstrained, solve_variance
 
@@ -23,14 +24,17 @@ __all__ = [
     "DiscreteDistribution",
     "Evaluation",
     "ExpectationSolution",
+    "HedgingOutcome",
     "Solution",
     "VarianceSolution",
     "enumerate_distribution",
     "evaluate",
+    "evaluate_hedging",
     "maximise_cvar",
     "rollout_returns",
     "solve_cvar",
     "solve_expectation",
+    "solve_hedging",
     "solve_unconstrained",
     "solve_variance",
     "uniform_policy",

@@ -17,7 +17,7 @@ from portfolio_sdpo.risk import Constraint, Expectation
 from portfolio_sdpo.risk.measures import Measure
 from portfolio_sdpo.rl.algorithms.ascent import ActorSettings
 from portfolio_sdpo.rl.critics import CriticSettings
-from portfolio_sdpo.rl.estimators.base import SignalKey
+from portfolio_sdpo.rl.estimators.base import AnyEstimator, SignalKey
 from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.settings import Settings
 
@@ -80,6 +80,8 @@ class Algorithm(nn.Module, ABC):
     """Each algorithm declares its own kind of them."""
     critics: Any
     """Its critics, None if it has none."""
+    backward_critics: Any
+    """Its critics of the past, None if it has none."""
 
     def __init__(self, settings: Any, problem: Problem, policy: nn.Module) -> None:
         super().__init__()
@@ -87,8 +89,18 @@ class Algorithm(nn.Module, ABC):
         self.problem = problem
         self.policy: Any = policy
         self.critics = None
+        self.backward_critics = None
         if not self.accepts_nonlinear:
             refuse_nonlinear(settings.kind, problem, "use sdpo")
+
+    def register_critics(self, estimator: AnyEstimator) -> None:
+        """Make the estimator's critics part of the algorithm's state, by the names that checkpoints have for them."""
+        self.critics = estimator.critics
+        self.backward_critics = getattr(estimator, "backward_critics", None)
+        if (action_critics := getattr(estimator, "action_critics", None)) is not None:
+            self.pathwise = nn.ModuleDict({"critics": action_critics})
+        if self.backward_critics is not None:
+            self.register_load_state_dict_post_hook(_excuse_backward_critics)  # type: ignore[no-untyped-call]
 
     @abstractmethod
     def update(self, batch: Any, iteration: int, generator: torch.Generator) -> LogRow:
@@ -117,6 +129,13 @@ class Algorithm(nn.Module, ABC):
         )
         if self.critics is None:
             unexpected_keys[:] = [name for name in unexpected_keys if not name.startswith(f"{prefix}critics.")]
+
+
+def _excuse_backward_critics(algorithm: Any, found: Any) -> None:
+    """Trust-region methods had none in earlier versions: theirs begin anew with such a checkpoint."""
+    names = [name for name in found.missing_keys if ".backward_critics." in f".{name}"]
+    if len(names) == len(algorithm.backward_critics.state_dict()):
+        found.missing_keys[:] = [name for name in found.missing_keys if name not in names]
 
 
 def build_policy(settings: ActorSettings, codec: ObservationCodec, action_space: spaces.Space[Any]) -> Policy:

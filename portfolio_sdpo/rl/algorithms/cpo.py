@@ -46,7 +46,7 @@ class Cpo(Algorithm):
     ) -> None:
         super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
         self.estimator = make_critic_estimator(settings, problem, codec)
-        self.critics = self.estimator.critics
+        self.register_critics(self.estimator)
         self.trust_region = TrustRegion(settings, problem, self.policy)
 
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:

@@ -45,7 +45,7 @@ class Ipo(Algorithm):
         self.estimator = ScoreEstimator(
             problem, codec, settings.critic, gae_lambda=settings.gae_lambda, credit_discount=settings.credit_discount
         )
-        self.critics = self.estimator.critics
+        self.register_critics(self.estimator)
         monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one)
         self.pricing = BarrierPricing(monitor)
         self.ascent = settings.make_ascent(self.policy)

@@ -20,7 +20,7 @@ from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
 from portfolio_sdpo.rl.algorithms.multiplier import MultiplierSettings
 from portfolio_sdpo.rl.algorithms.pricing import ConstraintMonitor, MultiplierPricing
-from portfolio_sdpo.rl.algorithms.sdpo import SdpoSettings, make_estimator, register_critics
+from portfolio_sdpo.rl.algorithms.sdpo import SdpoSettings, make_estimator
 from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
@@ -42,7 +42,7 @@ class PdSdpo(Algorithm):
     ) -> None:
         super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
         self.estimator = make_estimator(settings, problem, codec, self.policy)
-        register_critics(self, self.estimator)
+        self.register_critics(self.estimator)
         monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one)
         self.pricing = MultiplierPricing(self, monitor, settings)
         self.ascent = settings.make_ascent(self.policy)

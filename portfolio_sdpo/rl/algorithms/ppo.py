@@ -62,7 +62,7 @@ class Ppo(Algorithm):
         self.estimator = ScoreEstimator(
             problem, codec, settings.critic, gae_lambda=settings.gae_lambda, credit_discount=settings.credit_discount
         )
-        self.critics = self.estimator.critics
+        self.register_critics(self.estimator)
         self.ascent = settings.make_ascent(self.policy)
 
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:

@@ -61,8 +61,9 @@ class SdpoSettings(IpoSettings):
     """Quantiles by which distributions are represented when risks and advantages are computed."""
     partners: int = Field(default=32, ge=1)
     """Episodes over whose cumulated signal a risk advantage is averaged."""
-    pooled: bool = True
-    """Whether risk advantages are averaged over the batch's cumulated signals or conditioned on each episode's own."""
+    pooled: bool | None = None
+    """What risk advantages take an episode to have cumulated so far: None what is to be expected in its state, by
+    backward critics; True what the batch's episodes have, whatever their states; False what it has."""
 
     @model_validator(mode="after")
     def _refuse_unused(self) -> Self:
@@ -111,7 +112,7 @@ class Sdpo(Algorithm):
     ) -> None:
         super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
         self.estimator = make_estimator(settings, problem, codec, self.policy)
-        register_critics(self, self.estimator)
+        self.register_critics(self.estimator)
         monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one)
         self.pricing = BarrierPricing(monitor)
         self.ascent = settings.make_ascent(self.policy)
@@ -179,11 +180,3 @@ def make_estimator(settings: SdpoSettings, problem: Problem, codec: ObservationC
     if settings.estimator == "score":
         return score
     return PathwiseEstimator(problem, codec, policy, score, settings.clip)
-
-
-def register_critics(algorithm: Algorithm, estimator: AnyEstimator) -> None:
-    """Make the estimator's critics part of the algorithm's state, under the names that checkpoints have for them."""
-    if estimator.critics is not None:
-        algorithm.critics = estimator.critics
-    if isinstance(estimator, PathwiseEstimator) and estimator.action_critics is not None:
-        algorithm.pathwise = nn.ModuleDict({"critics": estimator.action_critics})

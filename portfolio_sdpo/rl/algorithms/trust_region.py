@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -64,6 +65,10 @@ class TrustRegionSettings(ActorCriticSettings):
     """Step lengths tried before the policy is left as it is."""
     backtrack_ratio: float = Field(default=0.8, gt=0, lt=1)
     """Each length tried as a fraction of the one before."""
+    pooled: bool | None = None
+    """What risk advantages take an episode to have cumulated so far, as in `SdpoSettings`."""
+
+    added_later: ClassVar[frozenset[str]] = ActorCriticSettings.added_later | {"pooled"}
 
 
 @dataclass(frozen=True)
@@ -221,7 +226,12 @@ def make_critic_estimator(settings: TrustRegionSettings, problem: Problem, codec
     if settings.critic.kind == "mean":
         refuse_nonlinear(settings.kind, problem, "use quantile critics, or sdpo,")
     return ScoreEstimator(
-        problem, codec, settings.critic, gae_lambda=settings.gae_lambda, credit_discount=settings.credit_discount
+        problem,
+        codec,
+        settings.critic,
+        gae_lambda=settings.gae_lambda,
+        pooled=settings.pooled,
+        credit_discount=settings.credit_discount,
     )
 
 

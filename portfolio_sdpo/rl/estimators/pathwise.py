@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from portfolio_sdpo.nn.critic import midpoints
+from portfolio_sdpo.nn.levels import place_levels
 from portfolio_sdpo.nn.networks import CategoricalHead, ObservationCodec, Policy
 from portfolio_sdpo.rl.critics import CriticBank
 from portfolio_sdpo.rl.estimators.base import Assessment, Direction, ObjectiveTerm, Prices, Valuations
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, ScoreEstimator, Utility, combine_advantages
 from portfolio_sdpo.rl.metrics import LogRow
+from portfolio_sdpo.rl.past import own_past
 from portfolio_sdpo.rl.rollout import Rollout
 
 if TYPE_CHECKING:
@@ -45,11 +46,15 @@ class PathwiseEstimator:
         self.score = score
         self.clip = clip
         self.critics: CriticBank | None = score.critics
+        self.backward_critics = score.backward_critics
         self.constraints = [index for index, item in enumerate(problem.constraints) if not item.measure.linear]
         """The constraints on non-linear measures, by number"""
         keys = [score.budget_keys[index] for index in self.constraints]
+        tails = {key: score.critics.tails[key] for key in keys}
         self.action_critics = (
-            CriticBank(codec, keys, score.critics.settings, action_width=policy.head.width) if keys else None
+            CriticBank(codec, keys, score.critics.settings, action_width=policy.head.width, tails=tails)
+            if keys
+            else None
         )
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
@@ -91,13 +96,13 @@ class PathwiseEstimator:
         """−price · (±ρ) of one constraint as a function of the policy's output."""
         constraint, key, score = self.problem.constraints[index], self.score.budget_keys[index], self.score
         signal, discount = key
-        first = score.critics.value(key, rollout, score.atoms).here[rollout.starts]
-        utility = Utility(
-            constraint.measure, first, rollout.signals[signal], discount, rollout, score.partners, score.pooled
-        )
+        valuation = score.read(key, rollout)
+        past = valuation.past or own_past(rollout.signals[signal], discount, rollout)
+        first = valuation.here[rollout.starts]
+        utility = Utility(constraint.measure, first, discount, rollout, past, valuation.weight)
         weight = (discount**rollout.step).clamp_min(LEAST_WEIGHT)
         worth = -price * constraint.sign / weight
-        levels = midpoints(score.atoms)
+        levels = place_levels(score.atoms, critics.tails[key]).tau
         critic = critics[key]
         head = self.policy.head
 

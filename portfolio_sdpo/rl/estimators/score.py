@@ -22,9 +22,11 @@ import torch
 from torch import Tensor
 
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.nn.levels import expect, find_tails
 from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.risk.influence import Pooled
+from portfolio_sdpo.rl.backward_critics import BackwardCritics
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, Valuation
 from portfolio_sdpo.rl.estimators.base import (
     Assessment,
@@ -35,6 +37,7 @@ from portfolio_sdpo.rl.estimators.base import (
     Valuations,
 )
 from portfolio_sdpo.rl.metrics import LogRow
+from portfolio_sdpo.rl.past import Past, batch_past, own_past
 from portfolio_sdpo.rl.rollout import Rollout
 
 if TYPE_CHECKING:
@@ -51,11 +54,13 @@ class ScoreEstimator:
     """Critics for the reward and for every constraint's signal, and risk advantages from them.
 
     gae_lambda, risk_lambda: λ of the advantages of expectations and of other measures.
-    atoms: quantiles by which distributions are represented. partners, pooled: see `Utility`.
-    credit_discount: see `ActorCriticSettings`.
+    atoms: quantiles by which distributions are represented. credit_discount: see `ActorCriticSettings`.
+    partners: episodes over whose past a mean is taken. pooled: None moves their pasts to where a state has them, by
+    backward critics; True takes them as they are, False takes each episode's own (see `rl.past`).
     """
 
     critics: CriticBank
+    backward_critics: BackwardCritics | None = None
 
     def __init__(
         self,
@@ -67,7 +72,7 @@ class ScoreEstimator:
         risk_lambda: float | None = None,
         atoms: int | None = None,
         partners: int = 32,
-        pooled: bool = True,
+        pooled: bool | None = None,
         credit_discount: float | None = None,
     ) -> None:
         self.problem = problem
@@ -84,25 +89,52 @@ class ScoreEstimator:
             else (signal, discount)
             for constraint, (signal, discount) in zip(problem.constraints, self.budget_keys, strict=True)
         ]
-        self.critics = CriticBank(codec, [self.objective_key, *self.credit_keys], critic)
+        measures = [problem.objective, *(constraint.measure for constraint in problem.constraints)]
+        asked = list(zip([self.objective_key, *self.credit_keys], measures, strict=True))
+        tails = {key: find_tails([measure for other, measure in asked if other == key]) for key, _ in asked}
+        self.critics = CriticBank(codec, list(tails), critic, tails=tails)
+        self.nonlinear_keys = list(dict.fromkeys(key for key, measure in asked if not measure.linear))
+        """Signals of whose distribution more than the mean counts"""
+        if pooled is None and self.atoms > 1 and self.nonlinear_keys:
+            self.backward_critics = BackwardCritics(codec, self.nonlinear_keys, critic)
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
-        return [self.critics.optimiser]
+        return [bank.optimiser for bank in (self.critics, self.backward_critics) if bank is not None]
 
     def fit_critics(self, rollout: Rollout, generator: torch.Generator) -> tuple[Valuations, LogRow]:
         # Where critics judge a rollout before they learn from it, they are read first (`CriticSettings.fit_first`).
         valuations = {} if self.critics.settings.fit_first else self._read(rollout)
         log: LogRow = dict(self.critics.fit(rollout, generator))
         valuations = valuations or self._read(rollout)
+        if self.backward_critics is not None:
+            # Read before they learn from the rollout: what they explain of it is then no memory of it.
+            read = [valuations[key] for key in self.nonlinear_keys]
+            expected = [expect(valuation.here[rollout.starts], valuation.weight) for valuation in read]
+            self.backward_critics.fit_to_past(rollout, expected, generator)
         return valuations, log | {"explained_variance": self._explain(rollout, valuations[self.objective_key])}
 
     def _read(self, rollout: Rollout) -> Valuations:
-        return {key: self.critics.value(key, rollout, self.atoms) for key in self.critics.keys}
+        return {key: self.read(key, rollout) for key in self.critics.keys}
+
+    def read(self, key: SignalKey, rollout: Rollout) -> Valuation:
+        """What the critics say of a signal: what follows every transition, and where that matters what came before."""
+        valuation = self.critics.value(key, rollout, self.atoms)
+        if key not in self.nonlinear_keys:
+            return valuation
+        signal, discount = rollout.signals[key[0]], key[1]
+        if self.backward_critics is not None:
+            expected = expect(valuation.here[rollout.starts], valuation.weight)
+            past = self.backward_critics.describe(key, rollout, expected, self.partners)
+        elif self.pooled:
+            past = batch_past(signal, discount, rollout, self.partners)
+        else:
+            past = own_past(signal, discount, rollout)
+        return replace(valuation, past=past)
 
     def _explain(self, rollout: Rollout, valuation: Valuation) -> float:
         """1 − Var(target − V) / Var(target), targets the λ-returns of the reward; 0 where these do not vary."""
         left = rollout.grid.sum_ahead(valuation.increments, self.problem.discount * self.gae_lambda)
-        variance = (valuation.here.mean(-1) + left).var(unbiased=False)
+        variance = (expect(valuation.here, valuation.weight) + left).var(unbiased=False)
         return (1 - left.var(unbiased=False) / variance).item() if variance > 0 else 0.0
 
     def assess(self, rollout: Rollout, valuations: Valuations) -> Assessment:
@@ -126,7 +158,7 @@ class ScoreEstimator:
             risk, error = measure.estimate(rollout.whole().returns(*key))
             return RiskEstimate(risk, error, plug_in=risk, advantage=torch.zeros(len(rollout)))
         lam = self.gae_lambda if measure.linear else self.risk_lambda
-        return estimate_risk(measure, key, rollout, valuation, lam, self.partners, self.pooled)
+        return estimate_risk(measure, key, rollout, valuation, lam, valuation.past)
 
     def combine(
         self, rollout: Rollout, assessment: Assessment, prices: Prices, generator: torch.Generator
@@ -174,58 +206,34 @@ def whole_episodes(rollout: Rollout, name: str) -> Rollout:
 class Utility:
     """What u is worth seen from every transition: U_t = E[u(c_t + γ^t Y)] for distributions Y of the return-to-go.
 
-    u belongs to an episode's s0 (the paper's ρ is a mean over s0), c_t to its past. Pooled, both are averaged over
-    `partners` episodes at the same step instead of taken from the transition's own: the policy cannot see c_t, so this
-    removes noise; it is an approximation where c_t and s_t depend on each other.
+    u belongs to an episode's s0 (the paper's ρ is a mean over s0), c_t to its past, over which the mean is taken.
     """
 
     def __init__(
         self,
         measure: RiskMeasure,
         first: Tensor,
-        signal: Tensor,
         discount: float,
         rollout: Rollout,
-        partners: int,
-        pooled: bool,
+        past: Past,
+        probabilities: Tensor | None = None,
     ) -> None:
-        # first: [E, N] distributions at the episodes' s0; signal: [n].
-        grid = rollout.grid
-        self._rollout = rollout
-        self._weight = discount ** rollout.step.to(signal.dtype)
-        self._before = grid.sum_before(signal, discount)
-        self._measure, self._first = measure, first
-        self._pooled: Pooled | None = None
-        if pooled:
-            chosen = torch.linspace(0, rollout.episodes - 1, min(partners, rollout.episodes)).round().long()
-            alive = grid.lay_out(torch.ones_like(signal))[:, chosen]
-            # Where none of the partners is still under way, all of them count.
-            alive = torch.where(alive.sum(1, keepdim=True) > 0, alive, 1.0)
-            share = alive / alive.sum(1, keepdim=True)
-            self._pooled = measure.influence(first[chosen]).pool(self._before[:, chosen].T, share.T)
+        """first: [E, N] distributions at the episodes' s0. probabilities: [N] of atoms, here and in what is called."""
+        self._weight = discount ** rollout.step.to(first.dtype)
+        self._probabilities = probabilities
+        self._influence = measure.influence(first, probabilities)
+        self._past = past
+        self._pooled = self._pool(past)
 
     def __call__(self, distribution: Tensor, index: Tensor | None = None) -> Tensor:
-        """Distributions [m, N], equally likely atoms, at the transitions `index` [m] (None: all) to utilities [m]."""
-        step, episode, weight = self._rollout.step, self._rollout.episode, self._weight
+        """Distributions [m, N] at the transitions `index` [m] (None: all) to utilities [m]."""
+        pooled, weight = self._pooled, self._weight
         if index is not None:
-            step, episode, weight = step[index], episode[index], weight[index]
-        distribution = weight.unsqueeze(-1) * distribution
-        if self._pooled is None:
-            total = self._before[step, episode].unsqueeze(-1) + distribution
-            return self._measure.influence(self._first[episode])(total).mean(-1)
-        # [L, C, N]: the distributions at a step, which meet the same partners, side by side
-        slot = episode if index is None else _order_within(step)
-        table = distribution.new_zeros(len(self._before), int(slot.max()) + 1, distribution.shape[-1]).index_put(
-            (step, slot), distribution
-        )
-        return self._pooled(table.flatten(1)).view_as(table).mean(-1)[step, slot]
+            pooled, weight = self._pool(self._past.take(index)), weight[index]
+        return expect(pooled(weight.unsqueeze(-1) * distribution), self._probabilities)
 
-
-def _order_within(group: Tensor) -> Tensor:
-    """How many elements of the same group stand before each, for groups [m]."""
-    ordered, order = group.sort(stable=True)
-    place = torch.arange(len(group)) - torch.searchsorted(ordered, ordered)
-    return torch.empty_like(group).scatter_(0, order, place)
+    def _pool(self, past: Past) -> Pooled:
+        return self._influence.take(past.episode).pool(past.cumulated, past.share)
 
 
 def estimate_risk(
@@ -234,24 +242,24 @@ def estimate_risk(
     rollout: Rollout,
     valuation: Valuation,
     lam: float,
-    partners: int = 32,
-    pooled: bool = True,
+    past: Past | None = None,
 ) -> RiskEstimate:
     """ρ of Σ_t γ^t signal_t and its advantage, for the signal and discount of `key`.
 
-    lam: decay of the increments, as λ in GAE. partners, pooled: see `Utility`.
+    lam: decay of the increments, as λ in GAE. past: what came before each transition; None: the episode's own.
     """
     signal, discount = rollout.signals[key[0]], key[1]
     # [E, N]: Ŷ(s0)
     first = valuation.here[rollout.starts]
-    plug_in = measure(first)
+    plug_in = measure(first, valuation.weight)
     # [n]: γ^t
     weight = discount ** rollout.step.to(signal.dtype)
     if measure.linear:
         increments = weight * valuation.increments
         unweighted = valuation.increments
     else:
-        utility = Utility(measure, first, signal, discount, rollout, partners, pooled)
+        past = past or own_past(signal, discount, rollout)
+        utility = Utility(measure, first, discount, rollout, past, valuation.weight)
         # [n]: U after the transition less U before it
         increments = utility(signal.unsqueeze(-1) + discount * valuation.ahead) - utility(valuation.here)
         unweighted = increments / weight.clamp_min(LEAST_WEIGHT)

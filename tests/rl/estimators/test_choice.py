@@ -51,7 +51,7 @@ def test_a_complete_record_may_hold_them():
 
 @pytest.mark.parametrize(
     "estimator, critics, optimisers",
-    [("score", True, 2), ("pathwise", True, 3), ("trajectory", False, 1), ("counterfactual", False, 1)],
+    [("score", True, 3), ("pathwise", True, 4), ("trajectory", False, 1), ("counterfactual", False, 1)],
 )
 def test_critics_are_built_only_where_they_are_used(estimator, critics, optimisers):
     algorithm = learner(estimator=estimator)

@@ -37,6 +37,7 @@ from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
 from portfolio_sdpo.rl.critics import Valuation
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, Utility, estimate_risk
+from portfolio_sdpo.rl.past import Past, batch_past, own_past
 from portfolio_sdpo.rl.rollout import Rollout
 
 STATES, ACTIONS, HORIZON, ATOMS = 3, 2, 3, 32
@@ -174,9 +175,8 @@ def by_score(little: Little, advantage: Tensor, logits: Tensor) -> Tensor:
     return torch.autograd.grad(total, logits)[0]
 
 
-def run_assess(little: Little, measure: RiskMeasure, valuation: Valuation, lam=1.0, **options):
-    rollout = little.rollout
-    return estimate_risk(measure, ("reward", little.discount), rollout, valuation, lam, **options)
+def run_assess(little: Little, measure: RiskMeasure, valuation: Valuation, lam=1.0, past: Past | None = None):
+    return estimate_risk(measure, ("reward", little.discount), little.rollout, valuation, lam, past)
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.8])
@@ -197,7 +197,7 @@ def test_score_estimator_equals_finite_differences(measure, lam, discount):
     little = make_little(discount)
     truth = little.gradient(measure)
     assert truth.abs().max() > 0.01
-    found = run_assess(little, measure, little.valuation(), lam, pooled=False)
+    found = run_assess(little, measure, little.valuation(), lam)
     assert found.advantage.dtype == torch.float64
     torch.testing.assert_close(by_score(little, found.advantage, uniform()), truth, rtol=0, atol=1e-8)
 
@@ -206,7 +206,7 @@ def test_score_estimator_equals_finite_differences(measure, lam, discount):
 def test_score_estimator_in_single_precision(measure):
     truth = make_little(0.8).gradient(measure)
     little = make_little(0.8, torch.float32)
-    found = run_assess(little, measure, little.valuation(), pooled=False)
+    found = run_assess(little, measure, little.valuation())
     assert found.advantage.dtype == torch.float32
     gradient = by_score(little, found.advantage, uniform(torch.float32)).double()
     torch.testing.assert_close(gradient, truth, rtol=0, atol=2e-6)
@@ -220,7 +220,7 @@ def test_pathwise_form_equals_finite_differences(measure, discount):
     rollout = little.rollout
     state = little.paths.flatten()
     first = little.here[0, little.paths[:, 0]]
-    utility = Utility(measure, first, rollout.signals["reward"], discount, rollout, partners=1, pooled=False)
+    utility = Utility(measure, first, discount, rollout, own_past(rollout.signals["reward"], discount, rollout))
     worth = torch.stack([utility(little.after[rollout.step, state, a]) for a in range(ACTIONS)], -1)
     logits = uniform().requires_grad_()
     total = (torch.softmax(logits, -1)[state] * worth).sum() / rollout.episodes
@@ -235,8 +235,9 @@ def test_utility_of_some_transitions_is_that_of_all(measure):
     distribution = little.valuation().here
     first = distribution[rollout.starts]
     some = torch.tensor([5, 17, 200, 3])
-    for pooled in (True, False):
-        utility = Utility(measure, first, rollout.signals["reward"], 0.8, rollout, 8, pooled)
+    signal = rollout.signals["reward"]
+    for past in (batch_past(signal, 0.8, rollout, 8), own_past(signal, 0.8, rollout)):
+        utility = Utility(measure, first, 0.8, rollout, past)
         torch.testing.assert_close(utility(distribution[some], some), utility(distribution)[some])
 
 
@@ -245,7 +246,8 @@ def test_utility_of_some_transitions_is_that_of_all(measure):
 def test_pooling_is_exact_where_the_past_tells_nothing_of_the_state(measure, lam):
     little = make_little(0.8, starts=(0,), forgetful=True)
     truth = little.gradient(measure)
-    found = run_assess(little, measure, little.valuation(), lam, partners=10**6, pooled=True)
+    past = batch_past(little.rollout.signals["reward"], 0.8, little.rollout, partners=10**6)
+    found = run_assess(little, measure, little.valuation(), lam, past)
     torch.testing.assert_close(by_score(little, found.advantage, uniform()), truth, rtol=0, atol=1e-8)
 
 
@@ -253,7 +255,8 @@ def test_pooling_is_exact_where_the_past_tells_nothing_of_the_state(measure, lam
 @pytest.mark.parametrize("pooled", [True, False])
 def test_estimate_is_the_true_risk_when_the_critic_is_exact(measure, pooled):
     little = make_little(0.8)
-    found = run_assess(little, measure, little.valuation(), partners=32, pooled=pooled)
+    past = batch_past(little.rollout.signals["reward"], 0.8, little.rollout, partners=32) if pooled else None
+    found = run_assess(little, measure, little.valuation(), past=past)
     truth = little.risk(measure, uniform()).item()
     assert found.estimate == pytest.approx(truth, abs=1e-12)
     assert found.plug_in == pytest.approx(truth, abs=1e-12)
@@ -272,7 +275,7 @@ def test_a_wrong_critic_enters_only_squared(measure):
     error = error + 0.5
     plug_in, corrected = [], []
     for size in (0.02, 0.01):
-        found = run_assess(little, measure, little.valuation(size * error), pooled=False)
+        found = run_assess(little, measure, little.valuation(size * error))
         plug_in.append(found.plug_in - truth)
         corrected.append(found.estimate - truth)
     assert plug_in[0] / plug_in[1] == pytest.approx(2, rel=0.1)
@@ -292,7 +295,7 @@ def test_with_its_own_past_the_estimate_is_the_mean_of_u(measure, ended, by_hand
     ahead[rollout.last] = 0.0 if ended else 0.3
     signal = rollout.signals["reward"]
     valuation = Valuation(here, ahead, signal + 0.9 * ahead.mean(-1) - here.mean(-1))
-    found = estimate_risk(measure, ("reward", 0.9), rollout, valuation, lam=0.5, pooled=False)
+    found = estimate_risk(measure, ("reward", 0.9), rollout, valuation, lam=0.5)
     lengths = rollout.per_episode(torch.ones_like(signal))
     total = rollout.returns("reward", 0.9) + (0.0 if ended else 0.3 * 0.9**lengths)
     u = measure.influence(here[rollout.starts])(total.unsqueeze(-1)).squeeze(-1)
@@ -313,7 +316,7 @@ def test_advantages_of_any_critic(measure, lam, by_hand):
     ahead[rollout.last] = 0.0
     signal = rollout.signals["reward"]
     valuation = Valuation(here, ahead, signal + 0.9 * ahead.mean(-1) - here.mean(-1))
-    found = estimate_risk(measure, ("reward", 0.9), rollout, valuation, lam, pooled=False).advantage.view(2, 3)
+    found = estimate_risk(measure, ("reward", 0.9), rollout, valuation, lam).advantage.view(2, 3)
     for episode in range(2):
         rewards, distributions = signal.view(2, 3)[episode].tolist(), here.view(2, 3, 4)[episode]
         u = measure.influence(distributions[0])
@@ -350,7 +353,7 @@ def test_partners_that_are_over_do_not_count(by_hand):
     rollout = by_hand([[1.0], [2.0, 0.0, 0.0], [5.0, 0.0]], [True] * 3, torch.float64)
     signal = rollout.signals["reward"]
     first = torch.zeros(3, 1, dtype=torch.float64)
-    utility = Utility(Variance(), first, signal, 1.0, rollout, partners=2, pooled=True)
+    utility = Utility(Variance(), first, 1.0, rollout, batch_past(signal, 1.0, rollout, partners=2))
     # u(y) = y²; episodes 0 and 2 are chosen, their c_t is 0 at step 0, then 1 and 5.
     worth = utility(torch.zeros(len(rollout), 1, dtype=torch.float64))
     assert worth.tolist() == [0.0, 0.0, 25.0, 13.0, 0.0, 25.0]
@@ -371,7 +374,7 @@ def test_pooled_utility_is_the_mean_over_the_partners_under_way(measure, lengths
     distribution = torch.randn(len(rollout), 5, generator=generator, dtype=torch.float64)
     first = distribution[rollout.starts]
     signal = rollout.signals["reward"]
-    utility = Utility(measure, first, signal, discount, rollout, partners, pooled=True)
+    utility = Utility(measure, first, discount, rollout, batch_past(signal, discount, rollout, partners))
 
     chosen = torch.linspace(0, len(lengths) - 1, min(partners, len(lengths))).round().long().tolist()
     expected = []
