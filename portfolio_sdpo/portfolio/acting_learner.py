@@ -70,6 +70,9 @@ class ActingLearner(nn.Module, PathLearner):
             metrics.setdefault(f"regime_{index}", "none")
         return metrics
 
+    def restart_estimates(self) -> None:
+        self.algorithm.restart_estimates()
+
     @torch.no_grad()
     def weights(self, gross_returns: Tensor, listed: Tensor, held: Tensor) -> Tensor:
         policy = self.algorithm.policy

@@ -161,6 +161,19 @@ def test_a_saved_state_resumes_as_if_nothing_had_happened():
     assert torch.equal(learner.weights(*now, torch.eye(4)[0]), other.weights(*now, torch.eye(4)[0]))
 
 
+def test_another_days_paths_renew_the_running_risk():
+    """What the barrier acts on is then the new day's estimate alone, and before it was not."""
+    learner = ActingLearner(SdpoSettings(actor=ACTOR, critic=QUANTILE, smoothing=0.1), CVAR, 4, episodes=12)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        row = learner.update(*tensors(*random_paths(seed=0)), generator)
+    assert learner.algorithm.risk.item() != pytest.approx(row["risk_0"], rel=1e-6)
+    learner.restart_estimates()
+    row = learner.update(*tensors(*random_paths(seed=1)), generator)
+    assert learner.algorithm.risk.item() == pytest.approx(row["risk_0"], rel=1e-6)
+    assert row["slack_0"] == pytest.approx(row["risk_0"] + 0.05, rel=1e-5)
+
+
 def test_counterfactuals_are_refused_where_they_would_be_wrong():
     settings = SdpoSettings(actor=ACTOR, estimator="counterfactual")
     with pytest.raises(SettingsError, match="trading is free"):

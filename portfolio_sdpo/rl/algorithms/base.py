@@ -106,6 +106,9 @@ class Algorithm(nn.Module, ABC):
     def update(self, batch: Any, iteration: int, generator: torch.Generator) -> LogRow:
         """Improve the policy by one batch of it, in general a `Rollout`; all randomness comes from `generator`."""
 
+    def restart_estimates(self) -> None:  # noqa: B027 — most algorithms have none
+        """Batches come from another distribution from now on: running estimates about the old one restart."""
+
     def finish(self, iterations: int) -> None:
         """Called when training is over after so many iterations; an error says that its aim was missed."""
 

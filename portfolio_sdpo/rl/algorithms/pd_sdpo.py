@@ -55,6 +55,9 @@ class PdSdpo(Algorithm):
         ascent_log = self.ascent.ascend(rollout, direction, iteration, generator)
         return critic_log | assessment.log | prices.log | ascent_log
 
+    def restart_estimates(self) -> None:
+        self.pricing.restart()
+
     def finish(self, iterations: int) -> None:
         self.pricing.finish(iterations)
 

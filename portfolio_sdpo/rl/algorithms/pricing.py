@@ -59,6 +59,12 @@ class ConstraintMonitor:
         """Iterations of phase II before this one."""
         return iteration - int(self._state.began) if self.feasible else 0
 
+    def restart(self) -> None:
+        """Batches come from another distribution from now on: what was estimated of the old one no longer counts."""
+        self._state.risk = torch.full_like(self._state.risk, float("nan"))
+        self._state.risk_variance = torch.zeros_like(self._state.risk_variance)
+        self._state.tracked = torch.zeros_like(self._state.tracked)
+
     def track(self, risks: Sequence[RiskEstimate]) -> tuple[list[float], list[float]]:
         """Fold the newest estimates into the running ones; slacks after it, and standard errors of those.
 
@@ -119,6 +125,10 @@ class BarrierPricing:
         log = monitor.enter_phase(slacks, iteration)
         return price_by_barrier(monitor, slacks, errors, iteration, log)
 
+    def restart(self) -> None:
+        """See `ConstraintMonitor.restart`."""
+        self.monitor.restart()
+
     def finish(self, iterations: int) -> None:
         """See `ConstraintMonitor.finish`."""
         self.monitor.finish(iterations)
@@ -145,6 +155,10 @@ class MultiplierPricing:
             log |= {f"slack_{index}": slack, f"price_{index}": price}
         self._state.multiplier = self.settings.next_multipliers(multiplier, slacks)
         return Prices(prices, log=log)
+
+    def restart(self) -> None:
+        """See `ConstraintMonitor.restart`."""
+        self.monitor.restart()
 
     def finish(self, iterations: int) -> None:
         """See `ConstraintMonitor.finish`."""
@@ -176,6 +190,9 @@ class CappedBarrierPricing:
             log[f"regime_{index}"] = barrier.regime(slack)
         log["suboptimality_bound"] = suboptimality_bound(self.constraints, iteration)
         return Prices(prices, log=log)
+
+    def restart(self) -> None:
+        """Nothing is tracked here."""
 
     def finish(self, iterations: int) -> None:
         """There is no phase I that could fail."""

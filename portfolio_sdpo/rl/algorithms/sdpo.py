@@ -83,6 +83,9 @@ class Pricing(Protocol):
     def set_prices(self, risks: Sequence[RiskEstimate], iteration: int) -> Prices:
         """Prices of this iteration, after the newest estimates of the risks."""
 
+    def restart(self) -> None:
+        """Batches come from another distribution from now on."""
+
     def finish(self, iterations: int) -> None:
         """An error says that a feasible policy was not found in so many iterations."""
 
@@ -145,6 +148,9 @@ class Sdpo(Algorithm):
         direction = self.estimator.combine(batch, assessment, prices, generator)
         ascent_log = self.ascent.ascend(batch, direction, iteration, generator)
         return critic_log | assessment.log | prices.log | ascent_log
+
+    def restart_estimates(self) -> None:
+        self.pricing.restart()
 
     def finish(self, iterations: int) -> None:
         self.pricing.finish(iterations)
