@@ -50,9 +50,8 @@ class PathwiseEstimator:
         self.constraints = [index for index, item in enumerate(problem.constraints) if not item.measure.linear]
         """The constraints on non-linear measures, by number"""
         keys = [score.budget_keys[index] for index in self.constraints]
-        tails = {key: score.critics.tails[key] for key in keys}
         self.action_critics = (
-            CriticBank(codec, keys, score.critics.settings, action_width=policy.head.width, tails=tails)
+            CriticBank(codec, keys, score.critics.settings, action_width=policy.head.width, tails=score.tails)
             if keys
             else None
         )
@@ -102,7 +101,7 @@ class PathwiseEstimator:
         utility = Utility(constraint.measure, first, discount, rollout, past, valuation.weight)
         weight = (discount**rollout.step).clamp_min(LEAST_WEIGHT)
         worth = -price * constraint.sign / weight
-        levels = place_levels(score.atoms, critics.tails[key]).tau
+        levels = place_levels(score.atoms, score.tails[key]).tau
         critic = critics[key]
         head = self.policy.head
 

@@ -91,8 +91,8 @@ class ScoreEstimator:
         ]
         measures = [problem.objective, *(constraint.measure for constraint in problem.constraints)]
         asked = list(zip([self.objective_key, *self.credit_keys], measures, strict=True))
-        tails = {key: find_tails([measure for other, measure in asked if other == key]) for key, _ in asked}
-        self.critics = CriticBank(codec, list(tails), critic, tails=tails)
+        self.tails = {key: find_tails([measure for other, measure in asked if other == key]) for key, _ in asked}
+        self.critics = CriticBank(codec, list(self.tails), critic, tails=self.tails)
         self.nonlinear_keys = list(dict.fromkeys(key for key, measure in asked if not measure.linear))
         """Signals of whose distribution more than the mean counts"""
         if pooled is None and self.atoms > 1 and self.nonlinear_keys:
