@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from portfolio_sdpo.nn.levels import Tail, draw_levels
+from portfolio_sdpo.nn.networks import Trunk, orthogonal
 from portfolio_sdpo.nn.quantile_loss import quantile_huber_loss
 
 
@@ -76,7 +77,7 @@ class QuantileCritic(Critic):
         return features @ levels.T + self.output.bias
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
-        # In order, so are the predictions, nearly: the loss then finds their ranks in half the time.
+        # With sorted levels the predictions are nearly sorted as well, and the loss finds their ranks in half the time.
         tau = draw_levels(target.shape[-1], self.tails, generator)
         return quantile_huber_loss(
             self.standardised(observation, tau), tau, (target - self.location) / self.scale, self.kappa

@@ -106,7 +106,7 @@ class Algorithm(nn.Module, ABC):
     def update(self, batch: Any, iteration: int, generator: torch.Generator) -> LogRow:
         """Improve the policy by one batch of it, in general a `Rollout`; all randomness comes from `generator`."""
 
-    def restart_estimates(self) -> None:  # noqa: B027 — most algorithms have none
+    def restart_estimates(self) -> None:
         """Batches come from another distribution from now on: running estimates about the old one restart."""
 
     def finish(self, iterations: int) -> None:
