@@ -34,11 +34,11 @@ from portfolio_sdpo import load_prices
 from portfolio_sdpo.backtest import CvarLimit, make_strategy, simulate
 from portfolio_sdpo.backtest.shielded import shield_strategy
 from portfolio_sdpo.backtest.simulate import DecisionReplay
+from portfolio_sdpo.cli._run_options import parse_seeds
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Market
 from portfolio_sdpo.portfolio.presets import preset
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
-from portfolio_sdpo.settings import parse_seeds
 
 SPANS = {
     "industries": ("1930-01-01", "2017-12-31"),

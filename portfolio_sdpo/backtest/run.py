@@ -338,13 +338,8 @@ def _simulate_entry(
     """The strategy's own run and, if it passes the shield, the run of the same decisions through it."""
     from portfolio_sdpo.backtest.record import StrategyRun
 
-    common: dict[str, Any] = {
-        "start": days[0],
-        "end": days[1],
-        "fee": settings.fee,
-        "limits": settings.limits,
-        "execution": settings.execution,
-    }
+    common: dict[str, Any] = {"start": days[0], "end": days[1], "fee": settings.fee, "limits": settings.limits}
+    common["execution"] = settings.execution
     first, last = market.span(*days)
     # One more at the last close.
     decisions = -(-(last - first) // entry.strategy.every) + 1
@@ -353,13 +348,8 @@ def _simulate_entry(
     runs = [StrategyRun(track, entry.kind, entry.seed, trace=trace)]
     if entry.shield:
         replay = DecisionReplay(track.name, track.decisions, entry.strategy.every)
-        shielded = shield_strategy(
-            replay,
-            settings.limit,
-            form=settings.shield_form,
-            lookback=settings.shield_lookback,
-            execution=settings.execution,
-        )
+        how: dict[str, Any] = {"form": settings.shield_form, "lookback": settings.shield_lookback}
+        shielded = shield_strategy(replay, settings.limit, **how, execution=settings.execution)
         track = simulate(market, shielded, **common)
         kind: TrackKind = "benchmark" if entry.kind == "benchmark" else "shielded"
         runs.append(StrategyRun(track, kind, entry.seed, shield=_rows_of_track(track, shielded.days)))
