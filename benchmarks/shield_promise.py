@@ -34,7 +34,6 @@ from portfolio_sdpo import load_prices
 from portfolio_sdpo.backtest import CvarLimit, make_strategy, simulate
 from portfolio_sdpo.backtest.shielded import shield_strategy
 from portfolio_sdpo.backtest.simulate import DecisionReplay
-from portfolio_sdpo.cli._run_options import parse_seeds
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Market
 from portfolio_sdpo.portfolio.presets import preset
@@ -147,7 +146,9 @@ def main() -> None:
     parser.add_argument("--universes", default="industries,twenty,dozens", type=lambda text: text.split(","))
     parser.add_argument("--strategies", default="equal-weight", type=lambda text: text.split(","))
     parser.add_argument("--forms", default=",".join(FORMS), type=lambda text: text.split(","))
-    parser.add_argument("--seeds", default="0", type=lambda text: parse_seeds("--seeds", text), help="of sdpo")
+    parser.add_argument(
+        "--seeds", default="0", type=lambda text: [int(seed) for seed in text.split(",")], help="of sdpo"
+    )
     parser.add_argument("--phase", type=int, default=0, help="sessions by which the first decision is later")
     parser.add_argument("--execution", default="next-close")
     parser.add_argument("--fee-bps", type=float, default=5.0)
