@@ -2,8 +2,8 @@
 
 All of them are ratios, of returns to volatility or of one volatility to another, so that they mean the same for a
 utility in 1935 and for a young stock today. "The market" is the average of the universe's own assets. Returns are
-logarithmic and in excess of cash. The last `SKIPPED` sessions count in volatilities only: in old prices, what moves
-within a few days is mostly the trading of illiquid stocks.
+logarithmic and in excess of cash. The shortest span is a month: in old prices, what moves within a few days is mostly
+the trading of illiquid stocks.
 
 Row t depends on closes up to t and on nothing later. What an asset lacks the history for is neutral, as if it were the
 average asset.
@@ -24,8 +24,6 @@ MONTHS = 12
 YEAR = 252
 LONG = 1260
 """Sessions of the long-run volatility of the market."""
-SKIPPED = 5
-"""Latest sessions that momentum does not look at."""
 REACH = LONG
 """Sessions that a row of features depends on, at most."""
 LEAST = 63
@@ -74,7 +72,7 @@ def compute_features(market: Market, rows: NDArray[np.intp]) -> Features:
     whole, whole_squares = _Sums(common[:, None], rows), _Sums(common[:, None] ** 2, rows)
 
     # Of single assets, a row depends on the last sessions only.
-    first = max(int(rows.min()) - YEAR - SKIPPED, 0)
+    first = max(int(rows.min()) - YEAR, 0)
     valid, recent_rows, beside = valid[first:], rows - first, common[first:, None]
     returns = np.where(valid, np.log(gross_returns[first:, 1:]) - np.log(gross_returns[first:, :1]), 0.0)
     own, squares = _Sums(returns, recent_rows), _Sums(returns**2, recent_rows)
@@ -101,7 +99,7 @@ def compute_features(market: Market, rows: NDArray[np.intp]) -> Features:
     log_volatility = np.log(volatility)
     typical = np.where(counted.any(axis=1, keepdims=True), average(log_volatility), np.log(market_volatility))
 
-    momenta = [relative(own.last(span, SKIPPED) / (volatility * math.sqrt(span))) for span in MOMENTA]
+    momenta = [relative(own.last(span) / (volatility * math.sqrt(span))) for span in MOMENTA]
     falls = _Sums(np.minimum(returns, 0.0) ** 2, recent_rows).last(YEAR) / np.maximum(squares.last(YEAR), 1e-12)
     beta = _Sums(returns * beside, recent_rows).last(YEAR) / np.maximum(whole_squares.last(YEAR), 1e-12)
     assets = np.stack(
@@ -114,7 +112,7 @@ def compute_features(market: Market, rows: NDArray[np.intp]) -> Features:
         ],
         axis=-1,
     )
-    trends = [whole.last(span, SKIPPED) / (market_volatility * math.sqrt(span)) for span in (63, YEAR)]
+    trends = [whole.last(span) / (market_volatility * math.sqrt(span)) for span in (63, YEAR)]
     market_features = np.concatenate(
         [
             *trends,
@@ -163,7 +161,7 @@ def _months(own: _Sums, common: _Sums, volatility: Array, market_volatility: Arr
     scale = math.sqrt(MONTH)
     steps = []
     for age in reversed(range(MONTHS)):
-        skipped = SKIPPED + MONTH * age
+        skipped = MONTH * age
         whole = common.last(MONTH, skipped)
         beyond = np.where(known, (own.last(MONTH, skipped) - whole) / (volatility * scale), 0.0)
         steps.append(np.stack([beyond, np.broadcast_to(whole / (market_volatility * scale), beyond.shape)], axis=-1))

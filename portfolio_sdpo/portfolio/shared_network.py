@@ -25,7 +25,7 @@ START = 2.0
 class SharedNetwork(nn.Module):
     """Features of K closes and N assets to logits of the assets [K, N] and the share of the risk budget [K]."""
 
-    def __init__(self, hidden: int = 8, memory: int = 2) -> None:
+    def __init__(self, hidden: int = 8, memory: int = 0) -> None:
         super().__init__()
         self.encoder = nn.LSTM(2, memory, batch_first=True) if memory else None
         self.asset = nn.Linear(len(ASSET_FEATURES) + len(MARKET_FEATURES) + memory, hidden)

@@ -46,8 +46,8 @@ class SharedSettings(Settings):
     limit: CvarLimit = CvarLimit()
     hidden: int = Field(default=8, ge=1)
     """Width of every layer."""
-    memory: int = Field(default=2, ge=0)
-    """Units of the LSTM over the last twelve months; 0: none."""
+    memory: int = Field(default=0, ge=0)
+    """Units of an LSTM over the last twelve months; 0: none. It added nothing to the slow features before 1960."""
     members: int = Field(default=6, ge=1)
     """Networks trained from different seeds, whose portfolios are averaged."""
     updates: int = Field(default=200, ge=1)
@@ -55,8 +55,9 @@ class SharedSettings(Settings):
     """Windows of 60 sessions an update."""
     learning_rate: float = Field(default=2e-2, gt=0)
     weight_decay: float = Field(default=0.5, ge=0)
-    smoothing: float = Field(default=0.2, gt=0, le=1)
-    """Weight of the newest windows in the running estimate of the risk."""
+    smoothing: float = Field(default=1.0, gt=0, le=1)
+    """Weight of the newest windows in the running estimate of the risk: with all of it on them, risk has its highest
+    price where a crash is among them."""
     averaging: float = Field(default=0.9, ge=0, lt=1)
     """Decay, per update, of the running average of the weights that decisions are made with."""
     eta: float = Field(default=5600.0, gt=0)

@@ -12,7 +12,7 @@ from tests.portfolio.shared_markets import draw_noise, make_market
 
 def random_policy(until="1990-06-01", members=2, seed=0) -> SharedPolicy:
     torch.manual_seed(seed)
-    networks = [SharedNetwork().requires_grad_(False) for _ in range(members)]
+    networks = [SharedNetwork(memory=2).requires_grad_(False) for _ in range(members)]
     for network in networks:
         network.score.weight.mul_(10.0)  # far from its base, so that a mistake shows
     return SharedPolicy((Vintage(np.datetime64(until), tuple(networks)),))
