@@ -84,7 +84,8 @@ def train(market: Market, folder: Path) -> None:
     for year in YEARS:
         path = folder / f"{year}.safetensors"
         if not path.exists():
-            train_policy(market, SharedSettings(), ends=[f"{year - 1}-12-31"]).save(path)
+            known = market.dates[market.dates < np.datetime64(f"{year}-01-01")]
+            train_policy(market, SharedSettings(), ends=[known[-1]]).save(path)
             print(path, flush=True)
 
 

@@ -11,7 +11,7 @@ learns what holds for any set of assets and not what these ones did.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -133,4 +133,4 @@ def _restrict(market: Market, chosen: NDArray[np.bool_]) -> Market:
     """The market with the other assets never listed."""
     listed = market.listed.copy()
     listed[:, 1:] &= chosen
-    return Market(market.dates, market.tickers, market.gross_returns, listed)
+    return replace(market, listed=listed)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +102,12 @@ class SharedPolicy:
         if not len(order) or not recent.listed[-1, 1 + order].any():
             return weights
         columns = np.concatenate([[0], 1 + order])
-        known = Market(
-            recent.dates,
-            tuple(recent.tickers[i] for i in order),
-            recent.gross_returns[:, columns],
-            recent.listed[:, columns],
+        # In one memory layout, whatever that of the history: the last bit of a sum depends on it.
+        known = replace(
+            recent,
+            tickers=tuple(recent.tickers[i] for i in order),
+            gross_returns=np.ascontiguousarray(recent.gross_returns[:, columns]),
+            listed=np.ascontiguousarray(recent.listed[:, columns]),
         )
         proposal = self.propose(known, np.array([len(known) - 1]), deviation)
         shares, budget = proposal.shares[0], proposal.budget[0]
@@ -116,7 +117,7 @@ class SharedPolicy:
             cash = float(known.gross_returns[-1, 0] - 1.0)
             exposure = min(1.0, budget * normal_exposure(excess, cash, limit or CvarLimit()))
         weights[1 + order] = exposure * shares
-        weights[0] = max(1.0 - weights[1:].sum(), 0.0)
+        weights[0] = max(1.0 - float((exposure * shares).sum()), 0.0)
         return weights
 
     def save(self, path: Path) -> None:
@@ -174,8 +175,7 @@ def join_vintages(policies: Sequence[SharedPolicy], card: Mapping[str, Any]) -> 
 
 def _recent(history: Market) -> Market:
     """The last sessions of the history, as many as a decision looks at."""
-    rows = slice(max(len(history) - REACH, 0), None)
-    return Market(history.dates[rows], history.tickers, history.gross_returns[rows], history.listed[rows])
+    return history if len(history) <= REACH else history.between(history.dates[-REACH])
 
 
 def _select(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -32,7 +32,7 @@ def test_permuting_the_assets_permutes_the_weights_exactly():
     order = np.random.default_rng(0).permutation(7)
     weights = POLICY.allocate(MARKET)
     assert np.array_equal(POLICY.allocate(columns(MARKET, order))[1:], weights[1:][order])
-    assert weights[1:].std() > 0.005
+    assert np.ptp(weights[1:]) > 0.01
 
 
 def test_an_asset_that_is_never_listed_changes_nothing():
