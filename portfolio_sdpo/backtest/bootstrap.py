@@ -13,6 +13,10 @@ from portfolio_sdpo.portfolio.market import Array
 from portfolio_sdpo.portfolio.scenarios import politis_white
 from portfolio_sdpo.settings import Settings
 
+LEAST_PERIODS = 20
+"""Periods of the horizon that do not overlap, below which nothing about periods is tested: the worst 5 % of them would
+be less than a single one."""
+
 
 class Bootstrap(Settings):
     """How intervals are drawn; the same settings give the same numbers."""
@@ -26,8 +30,8 @@ class Bootstrap(Settings):
     seed: int = Field(default=0, ge=0)
 
     def interval(self, draws: Array) -> tuple[float, float]:
-        """The percentile interval of resampled values; NaN when one of them is not defined."""
-        if not np.isfinite(draws).all():
+        """The percentile interval of resampled values; NaN when there is none or one of them is not defined."""
+        if not len(draws) or not np.isfinite(draws).all():
             return math.nan, math.nan
         low, high = np.quantile(draws, [(1.0 - self.level) / 2.0, (1.0 + self.level) / 2.0])
         return float(low), float(high)

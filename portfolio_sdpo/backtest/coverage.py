@@ -1,20 +1,22 @@
 """Whether the promise held: promised against realised CVaR, with tests that say how surprising the difference is.
 
-Losses are negative, as everywhere. A small p-value speaks against the promise; a large one does not prove it, least of
-all over a year of 15-session periods, of which only 16 do not overlap.
+Losses are negative, as everywhere. A small p-value speaks against the promise; a large one does not prove it. Over a
+year of 15-session periods, of which only 16 do not overlap, nothing is tested: what a year realised is stated.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from portfolio_sdpo.backtest.bootstrap import Bootstrap, resample_days
+from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS, Bootstrap, resample_days
 from portfolio_sdpo.backtest.statistics import check_returns
+from portfolio_sdpo.backtest.tail_interval import draw_true_cvars, find_interval
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio.market import Array
@@ -32,17 +34,21 @@ class Promise:
     realised: float
     """CVaR over all windows of `horizon` sessions, overlapping; NaN when the track is shorter than one."""
     interval: tuple[float, float]
-    """Stationary-bootstrap interval of the realised CVaR; NaN when it was not asked for."""
+    """Of the true CVaR (`tail_interval`); NaN when it was not asked for or nothing is tested."""
     kept: bool | None
     """Whether realised ≥ bound; None when there is nothing to compare."""
+    tested: bool
+    """Whether there are `LEAST_PERIODS` windows that do not overlap. With fewer, "kept" is no news: a tail of 5 % is
+    less than one of them."""
     p_value: float
-    """One-sided bootstrap test of "the true CVaR is at least the bound"; NaN when it was not asked for."""
+    """One-sided test of "the true CVaR is at least the bound"; NaN when it was not asked for or nothing is tested."""
     windows: int
     """Windows that do not overlap, from the first day on."""
     breaches: int
     """How many of those lost more than the bound."""
     breach_p_value: float
-    """One-sided binomial test: CVaR ≥ bound implies that a window falls below the bound with probability ≤ α."""
+    """One-sided binomial test: CVaR ≥ bound implies that a window falls below the bound with probability ≤ α. NaN when
+    nothing is tested."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields, with None for what is not defined."""
@@ -58,11 +64,7 @@ class Evidence:
 
 
 def check_promise(returns: Array, limit: CvarLimit, bootstrap: Bootstrap | None = None) -> Promise:
-    """Compare daily returns [D] with the limit; the test and the interval only with `bootstrap`, since they take time.
-
-    The p-value is the share of resampled paths whose CVaR differs from the realised one at least as far downwards as
-    the realised one does from the bound.
-    """
+    """Compare returns [D] with the limit; the test and the interval only with `bootstrap`, since they take time."""
     from scipy.stats import binomtest
 
     returns = check_returns(returns)
@@ -70,12 +72,12 @@ def check_promise(returns: Array, limit: CvarLimit, bootstrap: Bootstrap | None 
     realised = float(conditional_value_at_risk(periods, limit.alpha))
     apart = periods[:: limit.horizon]
     breaches = int((apart < limit.bound).sum())
+    tested = len(apart) >= LEAST_PERIODS
     interval, p_value = (math.nan, math.nan), math.nan
-    if bootstrap is not None and len(periods):
-        days = resample_days(returns, bootstrap, limit.horizon)
-        drawn = conditional_value_at_risk(window_returns(returns[days], limit.horizon), limit.alpha)
-        interval = bootstrap.interval(drawn)
-        p_value = float(np.mean(drawn - realised <= realised - limit.bound))
+    if bootstrap is not None and tested:
+        drawn = draw_true_cvars(returns, limit.alpha, limit.horizon, bootstrap)
+        interval = find_interval(drawn, bootstrap.level)
+        p_value = float(np.mean(drawn >= limit.bound)) if len(drawn) else math.nan
     return Promise(
         bound=limit.bound,
         alpha=limit.alpha,
@@ -83,6 +85,7 @@ def check_promise(returns: Array, limit: CvarLimit, bootstrap: Bootstrap | None 
         realised=realised,
         interval=interval,
         kept=realised >= limit.bound if len(periods) else None,
+        tested=tested,
         p_value=p_value,
         windows=len(apart),
         breaches=breaches,
@@ -105,6 +108,30 @@ def cvar_by_year(returns: Array, dates: NDArray[np.datetime64], limit: CvarLimit
         for year in np.unique(years)
     }
     return {year: None if math.isnan(cvar) else cvar for year, cvar in found.items()}
+
+
+@dataclass(frozen=True)
+class Years:
+    """A promise by calendar year."""
+
+    years: int
+    """Those that are long enough to have a CVaR."""
+    broken: int
+    worst: float
+    worst_year: str
+
+
+def count_years(by_year: Mapping[str, float | None], bound: float) -> Years | None:
+    """How many of the years of `cvar_by_year` broke the bound, and the worst of them; None where there is none.
+
+    >>> count_years({"2019": -0.02, "2020": -0.08, "2021": None}, -0.05)
+    Years(years=2, broken=1, worst=-0.08, worst_year='2020')
+    """
+    known = {year: cvar for year, cvar in by_year.items() if cvar is not None}
+    if not known:
+        return None
+    worst = min(known, key=lambda year: known[year])
+    return Years(len(known), sum(cvar < bound for cvar in known.values()), known[worst], worst)
 
 
 def kupiec(breaches: int, observations: int, alpha: float) -> Evidence:

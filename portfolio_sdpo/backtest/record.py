@@ -24,30 +24,23 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.backtest.bootstrap import Bootstrap
-from portfolio_sdpo.backtest.coverage import check_promise, cvar_by_year
-from portfolio_sdpo.backtest.sharpe import defined_sharpe
 from portfolio_sdpo.backtest.simulate import Track
-from portfolio_sdpo.backtest.statistics import growth_difference, summarise
-from portfolio_sdpo.common.files import CONFIG, FolderStore, json_ready, to_json, to_parquet
+from portfolio_sdpo.common.files import CONFIG, FolderStore, to_json, to_parquet
 from portfolio_sdpo.errors import BacktestError
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
-from portfolio_sdpo.portfolio.market import named_weights
 from portfolio_sdpo.portfolio.return_measures import drawdowns
-from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.prices.prices import DATE_UNIT
 
 TrackKind = Literal["agent", "shielded", "benchmark"]
 KEYS = ("strategy", "seed", "date")
 TRACE_COLUMNS = ("iteration", "objective", "risk", "bound", "slack", "regime")
 """Of an agent's training, beside the date: `slack` is positive inside the bound."""
-RIVALS = ("maximum-return", "maximum-return + shield", "equal-weight")
-"""Benchmarks that an agent's growth is compared with, session by session."""
 MAIN_BENCHMARKS = ("maximum-return", "equal-weight", "minimum-cvar", "minimum-variance", "risk-parity", "cash")
 """Those that a reader wants to see first."""
 
 FOLDERS = FolderStore("backtest", "backtest", "backtests")
 REPORT = "report.html"
+METRICS = "metrics.json"
 TABLES = ("equity", "weights", "trades")
 OPTIONAL_TABLES = ("trace", "shield")
 
@@ -78,6 +71,8 @@ class Record:
     trades: pd.DataFrame
     trace: pd.DataFrame | None = None
     shield: pd.DataFrame | None = None
+    superiority: dict[str, Any] | None = None
+    """`Superiority` of all tracks; None where nothing was tested, and in older records."""
 
 
 @dataclass(frozen=True)
@@ -161,49 +156,12 @@ def select_rival(groups: Sequence[StrategyGroup], main: StrategyGroup) -> Strate
     return next((group for group in others if group.name == "equal-weight"), others[0] if others else None)
 
 
-def make_metrics(runs: Sequence[StrategyRun], limit: CvarLimit, bootstrap: Bootstrap | None) -> list[dict[str, Any]]:
-    """One record per strategy and seed: `Statistics`, `Promise`, what the shield did, weights at the end and notes.
-
-    `against` is by how much an agent grew faster a year than each of the `RIVALS`, with an interval.
-    `final_weights` are what the last close finds, `next` what is to be held from it on.
-    Sharpe ratios are deflated by those of all tracks of the backtest whose volatility is more than next to nothing.
-    """
-    trials = [defined_sharpe(run.track.returns - run.track.cash_returns, run.track.sessions_per_year) for run in runs]
-    rivals = {run.track.name: run.track for run in runs if run.track.name in RIVALS and run.kind == "benchmark"}
-    records = []
-    for run in runs:
-        track = run.track
-        figures = summarise(
-            track, alpha=limit.alpha, horizon=limit.horizon, trials=trials, bootstrap=bootstrap
-        ).to_json()
-        records.append(
-            {
-                "strategy": figures.pop("name"),
-                "seed": run.seed,
-                "kind": run.kind,
-                **figures,
-                "promise": check_promise(track.returns, limit, bootstrap).to_json(),
-                "cvar_by_year": cvar_by_year(track.returns, track.dates[1:], limit),
-                "shield": _summarise_shield(run),
-                "against": {
-                    name: growth_difference(track.returns, rival.returns, bootstrap, track.sessions_per_year)
-                    for name, rival in rivals.items()
-                    if run.kind != "benchmark"
-                },
-                "final_weights": named_weights(track.assets, track.held[-1]),
-                "next": {
-                    "as_of": str(track.dates[-1]),
-                    "execution": track.execution,
-                    "weights": named_weights(track.assets, track.next_weights),
-                },
-                "notes": list(track.notes),
-            }
-        )
-    return records
-
-
 def make_record(
-    config: dict[str, Any], metrics: list[dict[str, Any]], runs: Sequence[StrategyRun], fee: float
+    config: dict[str, Any],
+    metrics: list[dict[str, Any]],
+    runs: Sequence[StrategyRun],
+    fee: float,
+    superiority: dict[str, Any] | None = None,
 ) -> Record:
     """The tables of the runs beside their figures."""
     return Record(
@@ -214,6 +172,7 @@ def make_record(
         trades=make_trades_table(runs, fee),
         trace=make_trace_table(runs),
         shield=make_shield_table(runs),
+        superiority=superiority,
     )
 
 
@@ -226,7 +185,7 @@ def write_record(record: Record, report: str, folder: Path) -> None:
     """Write the record and its report; a failure leaves no folder."""
     contents = {
         CONFIG: to_json(record.config),
-        "metrics.json": to_json({"records": record.metrics}),
+        METRICS: to_json({"records": record.metrics, "superiority": record.superiority}),
         REPORT: report.encode(),
     }
     for name in (*TABLES, *OPTIONAL_TABLES):
@@ -238,12 +197,14 @@ def write_record(record: Record, report: str, folder: Path) -> None:
 
 def read_record(folder: Path) -> Record:
     """Everything in the folder of a backtest."""
-    optional = {name: read_table(folder, name) for name in OPTIONAL_TABLES if (folder / f"{name}.parquet").exists()}
+    config = read_config(folder)
+    optional = [name for name in OPTIONAL_TABLES if (folder / f"{name}.parquet").exists()]
+    tables: dict[str, Any] = {name: read_table(folder, name) for name in (*TABLES, *optional)}
     return Record(
-        read_config(folder),
-        read_metrics(folder),
-        *(read_table(folder, name) for name in TABLES),
-        **optional,
+        config=config,
+        metrics=read_metrics(folder),
+        superiority=FOLDERS.read_json(folder, METRICS).get("superiority"),
+        **tables,
     )
 
 
@@ -259,7 +220,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """`metrics.json`: one record per strategy and seed."""
-    records: list[dict[str, Any]] = FOLDERS.read_json(folder, "metrics.json")["records"]
+    records: list[dict[str, Any]] = FOLDERS.read_json(folder, METRICS)["records"]
     return records
 
 
@@ -374,23 +335,3 @@ def _keyed(run: StrategyRun, dates: Any, columns: dict[str, Any]) -> pd.DataFram
     seeds = pd.array([run.seed] * len(days), dtype="Int64")
     keys = {"strategy": pd.array([run.track.name] * len(days), dtype="str"), "seed": seeds, "date": days}
     return pd.DataFrame({**keys, **columns})
-
-
-def _summarise_shield(run: StrategyRun) -> dict[str, Any] | None:
-    """What the shield did over a run."""
-    if not run.shield:
-        return None
-    kappas = np.array([day["kappa"] for day in run.shield])
-    decided = np.array([bool(day["decided"]) for day in run.shield])
-    return json_ready(
-        {
-            "looks": len(kappas),
-            "decisions": int(decided.sum()),
-            "scaled": int((kappas < 1.0).sum()),
-            "removed": sum(bool(day["removed"]) for day in run.shield),
-            # Between decisions κ is a share of what the shield has left already.
-            "mean_kappa": float(kappas[decided].mean()) if decided.any() else None,
-            "lowest_kappa": float(kappas.min()),
-            "unmet": sum(not day["meets"] for day in run.shield),
-        }
-    )

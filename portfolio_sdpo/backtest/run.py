@@ -13,26 +13,28 @@ int), and after the simulation `trace`, rows about the training (see `record.TRA
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from portfolio_sdpo import __version__
 from portfolio_sdpo.backtest.bootstrap import Bootstrap
-from portfolio_sdpo.backtest.shielded import shield_strategy
-from portfolio_sdpo.backtest.simulate import DecisionReplay, Strategy, Track, simulate
+from portfolio_sdpo.backtest.entries import (
+    STRONGEST,
+    Entry,
+    Progress,
+    shield_strongest,
+    simulate_entries,
+    simulate_entry,
+)
+from portfolio_sdpo.backtest.simulate import Strategy, Track
 from portfolio_sdpo.backtest.strategies import BENCHMARKS, check_name, make_benchmark
 from portfolio_sdpo.common.files import make_id
 from portfolio_sdpo.common.plugins import require_extra
-from portfolio_sdpo.common.progress import Meter, Tell, follow_meters
+from portfolio_sdpo.common.progress import Tell
 from portfolio_sdpo.errors import Interruption, SettingsError
 from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.limits import Limits
@@ -41,14 +43,19 @@ from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.settings import Settings, check_seeds
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.backtest.record import Record, StrategyRun, TrackKind
+    from portfolio_sdpo.backtest.record import Record
     from portfolio_sdpo.portfolio.agent import Agent
 
-SHIELDED_BENCHMARKS = ("maximum-return",)
+SHIELDED_BENCHMARKS = (
+    "equal-weight",
+    "inverse-volatility",
+    "risk-parity",
+    "minimum-variance",
+    "mean-variance",
+    "maximum-return",
+    STRONGEST,
+)
 """Where the shield is on, these pass it too, so that agents are compared with what keeps the limit in the same way."""
-Progress = Callable[[str, int, int], None]
-"""Called with the title of an entry, how much of it is done and how much there is: updates of an agent, else
-decisions."""
 
 
 class DeclaredAgent(Settings):
@@ -82,7 +89,10 @@ class BacktestSettings(Settings):
     limit: CvarLimit = CvarLimit()
     """The promise that every track is compared with; the shield and `maximum-return` keep to it."""
     shield: bool = False
-    """Show every agent, and the benchmarks `SHIELDED_BENCHMARKS`, a second time with their decisions shielded."""
+    """Show every agent, and the benchmarks `shielded`, a second time with their decisions shielded."""
+    shielded: tuple[str, ...] = SHIELDED_BENCHMARKS
+    """Names of benchmarks that are shown behind the shield too, where it is on and as far as they take part;
+    `strongest` is the one of highest final wealth, and `all` are all."""
     shield_form: ShieldForm = "calibrated"
     """The form of the shield; `filtered` is the one of reproductions and older runs."""
     shield_lookback: int = Field(default=504, ge=1)
@@ -104,12 +114,14 @@ class BacktestSettings(Settings):
         for name in self.strategies:
             check_name(name)
         labels = [agent.label for agent in self.agents]
-        passing = [*labels, *(name for name in SHIELDED_BENCHMARKS if name in self.strategies)] if self.shield else []
+        passing = [*labels, *filter(self.passes_shield, self.strategies)] if self.shield else []
         names = [*self.strategies, *labels, *(f"{name} + shield" for name in passing)]
         if not names:
             raise SettingsError("strategies: name at least one strategy or agent.")
         if len(set(names)) < len(names):
             raise SettingsError(f"strategies: every strategy and agent needs its own name (got {', '.join(names)}).")
+        for name in set(self.shielded) - {STRONGEST, "all"}:
+            check_name(name)
         if self.start and self.end and self.start >= self.end:
             raise SettingsError(f"start: must be before end (got {self.start} and {self.end}).")
         least = self.limit.horizon + self.limit.least_scenarios - 1
@@ -121,26 +133,14 @@ class BacktestSettings(Settings):
             )
         return self
 
+    def passes_shield(self, benchmark: str) -> bool:
+        """Whether a benchmark of this name is shown behind the shield, whatever comes of it."""
+        return self.shield and (benchmark in self.shielded or "all" in self.shielded)
+
     @property
     def fee(self) -> float:
         """The fee as a share of what is traded."""
         return self.fee_bps / 10_000
-
-
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """A strategy that takes part in a backtest."""
-
-    strategy: Strategy
-    kind: TrackKind = "benchmark"
-    seed: int | None = None
-    """None for what has no randomness."""
-    shield: bool = False
-    """Whether its decisions are simulated a second time, through the shield."""
-    title: str = ""
-    """What progress calls it; empty: the strategy's name."""
-    run: str | None = None
-    """Under which its work is saved (`portfolio.resume`); None where there is nothing to resume."""
 
 
 def simulate_strategies(
@@ -160,10 +160,14 @@ def simulate_strategies(
     None takes it from the market. With `jobs` > 1 that many processes share the entries, which have to be picklable,
     and `progress` is called from another thread. Of the settings, strategies and agents are only written down.
     """
-    from portfolio_sdpo.backtest.record import make_metrics, make_record
+    from portfolio_sdpo.backtest.metrics import compare_all, make_metrics
+    from portfolio_sdpo.backtest.record import make_record
 
     days = days or select_days(market, settings.start, settings.end)
-    runs = [run for runs in _simulate_all(market, entries, settings, days, progress, jobs) for run in runs]
+    simulated = list(simulate_entries(market, entries, settings, days, progress, jobs))
+    if settings.shield and STRONGEST in settings.shielded:
+        shield_strongest(market, entries, simulated, settings, days)
+    runs = [run for runs in simulated for run in runs]
     metrics = make_metrics(runs, settings.limit, settings.bootstrap)
     strategies = [entry.strategy for entry in entries if entry.kind == "benchmark"]
     config = {
@@ -178,7 +182,9 @@ def simulate_strategies(
     }
     created = datetime.now(UTC).replace(microsecond=0)
     name = make_id(created, [config, metrics])
-    return make_record({"id": name, "created_at": created.isoformat(), **config}, metrics, runs, settings.fee)
+    superiority = compare_all(runs, settings.limit, settings.bootstrap)
+    config = {"id": name, "created_at": created.isoformat(), **config}
+    return make_record(config, metrics, runs, settings.fee, superiority)
 
 
 def describe_market(market: Market) -> dict[str, Any]:
@@ -211,10 +217,7 @@ class Backtest:
         self.market, self.days, self.data = load_market(settings.snapshot, settings.cash, settings.start, settings.end)
         self.entries = [
             *(replace(entry, run=_run_id(entry.strategy, settings, self.days, self.data)) for entry in declared),
-            *(
-                Entry(each, shield=settings.shield and each.name in SHIELDED_BENCHMARKS, title=each.name)
-                for each in benchmarks
-            ),
+            *(Entry(each, shield=settings.passes_shield(each.name), title=each.name) for each in benchmarks),
         ]
         if restart:
             self.discard()
@@ -247,7 +250,7 @@ def simulate_agent(settings: BacktestSettings, agent: Agent, tell: Tell | None =
     """
     market, days, data = load_market(settings.snapshot, settings.cash, settings.start, settings.end)
     entry = Entry(agent, "agent", agent.seed, title=agent.name, run=_run_id(agent, settings, days, data))
-    (run, *_) = _simulate_entry(market, entry, settings, days, tell)
+    (run, *_) = simulate_entry(market, entry, settings, days, tell)
     return run.track
 
 
@@ -301,96 +304,6 @@ def _describe_saved(entries: Sequence[Entry]) -> str:
         return "no decision of an agent was made yet, so nothing is saved"
     made = f"{sum(found)} decision{'s' * (sum(found) != 1)}"
     return f"{made} of {len(found)} agent{'s' * (len(found) != 1)} {'is' if sum(found) == 1 else 'are'} saved"
-
-
-def _simulate_all(
-    market: Market,
-    entries: Sequence[Entry],
-    settings: BacktestSettings,
-    days: tuple[date, date],
-    progress: Progress | None,
-    jobs: int,
-) -> Iterator[list[StrategyRun]]:
-    """The runs of each entry, in order."""
-    titles = [entry.title or entry.strategy.name for entry in entries]
-    if jobs == 1:
-        for entry, title in zip(entries, titles, strict=True):
-            tell = partial(progress, title) if progress is not None else None
-            yield _simulate_entry(market, entry, settings, days, tell)
-        return
-    from joblib import Parallel, delayed
-
-    with ExitStack() as stack:
-        meters: dict[str, Meter] = {}
-        if progress is not None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            meters = {title: Meter(folder / str(number)) for number, title in enumerate(titles)}
-            stack.enter_context(follow_meters(meters, progress))
-        yield from Parallel(n_jobs=jobs, return_as="generator")(
-            delayed(_simulate_entry)(market, entry, settings, days, meters.get(title))
-            for entry, title in zip(entries, titles, strict=True)
-        )
-
-
-def _simulate_entry(
-    market: Market, entry: Entry, settings: BacktestSettings, days: tuple[date, date], tell: Tell | None = None
-) -> list[StrategyRun]:
-    """The strategy's own run and, if it passes the shield, the run of the same decisions through it."""
-    from portfolio_sdpo.backtest.record import StrategyRun
-
-    common: dict[str, Any] = {"start": days[0], "end": days[1], "fee": settings.fee, "limits": settings.limits}
-    common["execution"] = settings.execution
-    first, last = market.span(*days)
-    # One more at the last close.
-    decisions = -(-(last - first) // entry.strategy.every) + 1
-    track = (_simulate_strategy if entry.run is None else _simulate_agent)(market, entry, decisions, common, tell)
-    trace = _rows_of_track(track, getattr(entry.strategy, "trace", ()))
-    runs = [StrategyRun(track, entry.kind, entry.seed, trace=trace)]
-    if entry.shield:
-        replay = DecisionReplay(track.name, track.decisions, entry.strategy.every)
-        how: dict[str, Any] = {"form": settings.shield_form, "lookback": settings.shield_lookback}
-        shielded = shield_strategy(replay, settings.limit, **how, execution=settings.execution)
-        track = simulate(market, shielded, **common)
-        kind: TrackKind = "benchmark" if entry.kind == "benchmark" else "shielded"
-        runs.append(StrategyRun(track, kind, entry.seed, shield=_rows_of_track(track, shielded.days)))
-    return runs
-
-
-def _simulate_strategy(
-    market: Market, entry: Entry, decisions: int, common: dict[str, Any], tell: Tell | None
-) -> Track:
-    """A strategy that keeps nothing on disk; progress counts its decisions."""
-    if tell is None:
-        return simulate(market, entry.strategy, **common)
-    tell(0, decisions)
-    return simulate(market, entry.strategy, on_decision=lambda number: tell(number, decisions), **common)
-
-
-def _simulate_agent(market: Market, entry: Entry, decisions: int, common: dict[str, Any], tell: Tell | None) -> Track:
-    """An agent, resumed where it was saved; progress counts its updates."""
-    from portfolio_sdpo.portfolio.resume import ResumableAgent
-
-    agent = cast("Agent", entry.strategy)
-    resumable = ResumableAgent(agent, str(entry.run))
-    updates = agent.updates_for(decisions)
-    if tell is not None:
-        tell(len(agent.trace), updates)
-        agent.watch = lambda number: tell(number, updates)
-    try:
-        track = simulate(market, resumable, **common)
-        resumable.close()
-        if tell is not None and len(agent.trace) < updates:
-            # It waited in cash, or the last close has no stock to decide on.
-            tell(updates, updates)
-    finally:
-        agent.watch = None
-        resumable.release()
-    return track
-
-
-def _rows_of_track(track: Track, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of decisions that the track shows; the one at its last close is yet to be held."""
-    return [row for row in rows if np.datetime64(row["date"], "D") < track.dates[-1]]
 
 
 def _check_extras(settings: BacktestSettings) -> None:

@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.bootstrap import Bootstrap, resample_days
+from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS, Bootstrap, resample_days
 from portfolio_sdpo.backtest.sharpe import deflated_sharpe, probabilistic_sharpe, varies
 from portfolio_sdpo.backtest.simulate import Track
+from portfolio_sdpo.backtest.tail_interval import draw_true_cvars, find_interval
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio import return_measures as measures
@@ -122,7 +123,9 @@ def summarise(
         cost=float(track.costs.sum() / wealth[0]),
         probabilistic_sharpe=probabilistic_sharpe(excess, per_year=per_year),
         deflated_sharpe=math.nan if trials is None else deflated_sharpe(excess, trials, per_year),
-        intervals={} if bootstrap is None else _draw_intervals(returns, track.cash_returns, known, horizon, bootstrap),
+        intervals={}
+        if bootstrap is None
+        else _draw_intervals(returns, track.cash_returns, known, alpha, horizon, bootstrap),
         **dict.fromkeys(undefined, math.nan),
         **figures,
     )
@@ -132,12 +135,17 @@ Figure = Callable[[Array, Array], Array]
 
 
 def _draw_intervals(
-    returns: Array, cash_returns: Array, figures: Mapping[str, Figure], horizon: int, bootstrap: Bootstrap
+    returns: Array, cash_returns: Array, figures: Mapping[str, Figure], alpha: float, horizon: int, bootstrap: Bootstrap
 ) -> dict[str, tuple[float, float]]:
-    """A stationary-bootstrap percentile interval for figures of returns [D]; sessions are drawn with their cash."""
+    """An interval for figures of returns [D]: percentiles of a stationary bootstrap, where sessions are drawn with
+    their cash, and of `tail_interval` for the CVaR of periods, if there are enough of these.
+    """
     days = resample_days(returns, bootstrap, min(horizon, len(returns)))
     paths, cash = returns[days], cash_returns[days]
-    return {name: bootstrap.interval(figure(paths, cash)) for name, figure in figures.items()}
+    found = {name: bootstrap.interval(figure(paths, cash)) for name, figure in figures.items() if name != "cvar_window"}
+    if len(returns) // horizon < LEAST_PERIODS:
+        return found
+    return found | {"cvar_window": find_interval(draw_true_cvars(returns, alpha, horizon, bootstrap), bootstrap.level)}
 
 
 def _list_undefined(excess: Array, per_year: float) -> tuple[str, ...]:

@@ -20,16 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.bootstrap import Bootstrap
+from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS, Bootstrap
 from portfolio_sdpo.backtest.same_risk import excess_growth, find_shares, scale_with_cash
 from portfolio_sdpo.backtest.sharpe import varies
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array
-
-LEAST_PERIODS = 20
-"""Periods of the horizon that do not overlap, below which nothing is tested."""
 
 
 @dataclass(frozen=True)

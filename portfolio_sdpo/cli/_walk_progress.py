@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from portfolio_sdpo.common.progress import CommandProgress
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.backtest.run import Progress
+    from portfolio_sdpo.backtest.entries import Progress
 
 
 @contextmanager

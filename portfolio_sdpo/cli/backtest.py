@@ -72,7 +72,15 @@ def backtest(
         float | None, typer.Option("--max-turnover", help="Largest turnover of a decision.")
     ] = None,
     shield: Annotated[
-        bool | None, typer.Option("--shield/--no-shield", help="Show every agent a second time, shielded.")
+        bool | None, typer.Option("--shield/--no-shield", help="Show agents and rivals a second time, shielded.")
+    ] = None,
+    shielded: Annotated[
+        str | None,
+        typer.Option(
+            "--shielded",
+            metavar="A,B,...",
+            help="Benchmarks that the shield is shown on; all, or the strongest. By default the best-known.",
+        ),
     ] = None,
     shield_form: Annotated[
         str,
@@ -121,6 +129,7 @@ def backtest(
         shield=plan.shield,
         shield_form=shield_form,
         seeds=chosen,
+        **({} if shielded is None else {"shielded": [part.strip() for part in shielded.split(",")]}),
         bootstrap={"seed": chosen[0]},
     )
     agents = [Agent(learning, seed, label) for label, learning in plan.agents.items() for seed in chosen]

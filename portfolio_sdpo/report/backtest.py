@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from portfolio_sdpo.backtest.adapters import as_strategy
+from portfolio_sdpo.backtest.entries import STRONGEST, Entry, Progress
 from portfolio_sdpo.backtest.run import (
     SHIELDED_BENCHMARKS,
     BacktestSettings,
     DeclaredAgent,
-    Entry,
-    Progress,
     simulate_strategies,
 )
 from portfolio_sdpo.backtest.strategies import make_benchmark
@@ -83,8 +82,10 @@ def backtest(
         the bundled 13-week Treasury bill.
     shield : bool or iterable of names, optional
         What is shown a second time as "... + shield", with its decisions passed through the shield: all strategies
-        (True), none (False), or those named. By default every `SafeAllocator` whose own `shield` is on, and
-        `"maximum-return"`.
+        (True), none (False), or those named, where `"strongest"` is the benchmark of highest final wealth. By default
+        every `SafeAllocator` whose own `shield` is on; where there is one, the benchmarks `"equal-weight"`,
+        `"inverse-volatility"`, `"risk-parity"`, `"minimum-variance"`, `"mean-variance"` and `"maximum-return"` as far
+        as they take part, and the strongest one, so that all are compared behind the same shield.
     cvar, alpha, horizon : float, float, int, optional
         The CVaR limit that all tracks are judged by and the shield keeps. By default that of the `SafeAllocator`, or
         -0.05, 0.05 and 15: the worst 5 % of 15-session periods may lose 5 % on average.
@@ -142,6 +143,7 @@ def backtest(
     shielded = _select_shielded(named, shield)
     settings = _make_settings(
         named,
+        shielded,
         shield=bool(shielded),
         start=_read_day("start", start),
         end=_read_day("end", end),
@@ -198,12 +200,11 @@ def _select_shielded(named: Mapping[str, Any], shield: bool | Iterable[str] | No
         found = set(named) if shield else set()
     elif shield is None:
         policies = {name for name, each in named.items() if isinstance(each, SafeAllocator) and each.shield}
-        found = policies | {
-            name for name, each in named.items() if isinstance(each, str) and each in SHIELDED_BENCHMARKS
-        }
+        rivals = {name for name, each in named.items() if isinstance(each, str) and each in SHIELDED_BENCHMARKS}
+        found = policies | rivals | {STRONGEST} if policies else set()
     else:
         found = {shield} if isinstance(shield, str) else {str(name) for name in shield}
-        unknown = next((name for name in sorted(found) if name not in named), None)
+        unknown = next((name for name in sorted(found - {STRONGEST}) if name not in named), None)
         if unknown is not None:
             raise SettingsError(
                 f"shield: there is no strategy {unknown!r}{did_you_mean(unknown, named)}; there are {', '.join(named)}."
@@ -227,7 +228,7 @@ def _find_limit(named: Mapping[str, Any], given: Mapping[str, Any]) -> CvarLimit
     return limits[0]
 
 
-def _make_settings(named: Mapping[str, Any], **fields: Any) -> BacktestSettings:
+def _make_settings(named: Mapping[str, Any], shielded: set[str], **fields: Any) -> BacktestSettings:
     """What is written down about the backtest."""
     policies = {name: each for name, each in named.items() if isinstance(each, SafeAllocator)}
     described = {
@@ -236,6 +237,7 @@ def _make_settings(named: Mapping[str, Any], **fields: Any) -> BacktestSettings:
             DeclaredAgent(label=name, settings=each.strategy(name).settings.model_dump(mode="json"))
             for name, each in policies.items()
         ),
+        "shielded": tuple(sorted(shielded)),
         "seeds": tuple(dict.fromkeys(int(each.seed) for each in policies.values())) or (0,),
     }
     # Names of the user's are no names of benchmarks, so these fields are not compared with those.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS
 
 NONE = "<span title='not defined'>–</span>"
 Format = Callable[[float], str]
@@ -40,10 +43,24 @@ def span(low: float, high: float, written: Format) -> str:
     return f"[{first.removesuffix(unit)}, {last.removesuffix(unit)}]{unit}"
 
 
-def verdict(kept: bool | None) -> str:
+def judge_promise(promise: Mapping[str, Any]) -> bool | None:
+    """Whether a promise was kept; None where nothing was tested. A breach is stated however short the track is.
+
+    >>> judge_promise({"kept": True, "windows": 4}), judge_promise({"kept": False, "windows": 4})
+    (None, False)
+    """
+    kept: bool | None = promise["kept"]
+    # Older records say how many periods there were, and not yet what that is worth.
+    return kept if not kept or promise.get("tested", promise["windows"] >= LEAST_PERIODS) else None
+
+
+def verdict(promise: Mapping[str, Any]) -> str:
     """Whether a limit was kept, in words and colour."""
-    if kept is None:
+    if promise["kept"] is None:
         return NONE
+    kept = judge_promise(promise)
+    if kept is None:
+        return f"<span title='{promise['windows']} periods that do not overlap'>not tested</span>"
     return f"<span class='{'good' if kept else 'bad'}'>{'✓ yes' if kept else '✗ no'}</span>"
 
 

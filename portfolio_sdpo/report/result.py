@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portfolio_sdpo.backtest import record as records
+from portfolio_sdpo.backtest.entries import Progress
 from portfolio_sdpo.backtest.record import (
     KEYS,
     Record,
@@ -23,20 +24,21 @@ from portfolio_sdpo.backtest.record import (
     select_main,
     split_by_track,
 )
-from portfolio_sdpo.backtest.run import Backtest, BacktestSettings, Progress
+from portfolio_sdpo.backtest.run import Backtest, BacktestSettings
 from portfolio_sdpo.backtest.simulate import Strategy
 from portfolio_sdpo.common.files import write_atomically
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import BacktestError
 from portfolio_sdpo.report import figures
+from portfolio_sdpo.report.comparisons import against, superiority, years
 from portfolio_sdpo.report.page import figure, page, panel, section
 from portfolio_sdpo.report.sections import (
-    against,
     all_figures,
     cards,
     headline,
     lead,
     monthly,
+    periods_of,
     promises,
     provenance,
     remarks,
@@ -109,7 +111,7 @@ class BacktestResult:
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """Figures: strategies × names, as in `Statistics`, and of the promise `cvar_limit` and `kept_limit`."""
+        """Figures: strategies × names, as in `Statistics`, `growth_at_same_risk`, `cvar_limit` and `kept_limit`."""
         import pandas as pd
 
         titles = self._titles()
@@ -118,9 +120,12 @@ class BacktestResult:
             figures = {
                 name: value
                 for name, value in record.items()
-                if name not in (*KEYS, "shield") and (value is None or isinstance(value, int | float | str))
+                if name not in (*KEYS, "shield", "same_risk")
+                and (value is None or isinstance(value, int | float | str))
             }
-            promise = {"cvar_limit": record["promise"]["bound"], "kept_limit": record["promise"]["kept"]}
+            same_risk = record.get("same_risk") or {}
+            promise = {"growth_at_same_risk": same_risk.get("growth")} if "same_risk" in record else {}
+            promise |= {"cvar_limit": record["promise"]["bound"], "kept_limit": record["promise"]["kept"]}
             rows[titles[record["strategy"], record["seed"]]] = figures | promise
         frame = pd.DataFrame.from_dict(rows, orient="index")
         frame.index.name = "strategy"
@@ -234,7 +239,14 @@ def render_report(record: Record) -> str:
         f"<header><h1>{escape(title)}</h1><p class='sub'>{subtitle(record, found)}</p></header>",
         lead(found, main),
         cards(main, found),
-        section("Results", headline(found, record.config) + all_figures(found) + against(found) + shielding(found)),
+        section(
+            "Results",
+            headline(found, record.config)
+            + all_figures(found)
+            + against(found)
+            + superiority(record)
+            + shielding(found),
+        ),
         section(
             "Wealth",
             figures.line_legend(found) + figure("equity", "Wealth over time, starting at 1, after fees."),
@@ -250,15 +262,19 @@ def render_report(record: Record) -> str:
     ]
     if edges is not None:
         caption = (
-            f"Returns over {horizon} sessions, every such period, overlapping; orange where a loss exceeds the limit. "
-            "The limit binds the mean of the tail, not each period; the shaded band is the realised CVaR's interval."
+            f"Returns over {periods_of(main.median)}, every such period, overlapping; orange where a loss exceeds the "
+            "limit. The limit binds the mean of the tail, not each period; the shaded band is the interval of the CVaR."
         )
         drawing = figure("distribution", caption)
         body.append(
-            section("Promised and realised risk", drawing + promises(found), _select("distribution", found, keys, main))
+            section(
+                "Promised and realised risk",
+                drawing + promises(found) + years(found),
+                _select("distribution", found, keys, main),
+            )
         )
     else:
-        body.append(section("Promised and realised risk", promises(found)))
+        body.append(section("Promised and realised risk", promises(found) + years(found)))
     if specs["trace"]:
         traced = [group for group in found if keys[group.name] in specs["trace"]]
         caption = (

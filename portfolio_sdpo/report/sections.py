@@ -13,8 +13,22 @@ from typing import Any
 
 import pandas as pd
 
+from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS
 from portfolio_sdpo.backtest.record import Record, StrategyGroup, select_rival
-from portfolio_sdpo.report.formats import NONE, Format, number, percent, share, span, table, times, verdict
+from portfolio_sdpo.prices.frequency import describe_sessions, name_session
+from portfolio_sdpo.report.comparisons import describe_same_risk, excess_of
+from portfolio_sdpo.report.formats import (
+    NONE,
+    Format,
+    judge_promise,
+    number,
+    percent,
+    share,
+    span,
+    table,
+    times,
+    verdict,
+)
 
 NOTES_SHOWN = 20
 
@@ -37,7 +51,7 @@ OVER_SEEDS = ("final_wealth", "sharpe", "cvar_window")
 MORE: tuple[tuple[str, str, Format], ...] = (
     ("sortino", "Sortino", number),
     ("calmar", "Calmar", number),
-    ("max_drawdown_sessions", "Drawdown length (sessions)", lambda value: number(value, 0)),
+    ("max_drawdown_sessions", "Sessions of the drawdown", lambda value: number(value, 0)),
     ("var", "VaR of a session", lambda value: percent(value, 2)),
     ("cvar", "CVaR of a session", lambda value: percent(value, 2)),
     ("var_window", "VaR of a period", percent),
@@ -54,7 +68,8 @@ def subtitle(record: Record, found: Sequence[StrategyGroup]) -> str:
     cash = settings["cash"]
     earned = {"zero": "nothing", "tbill": "the 13-week Treasury bill"}.get(cash) or f"{percent(cash, 2)} a year"
     return (
-        f"{escape(shown['start'])} to {escape(shown['end'])} · {shown['sessions']} sessions · {stocks} "
+        f"{escape(shown['start'])} to {escape(shown['end'])} · "
+        f"{describe_sessions(shown['sessions'], shown.get('sessions_per_year'))} · {stocks} "
         f"stock{'s' * (stocks != 1)} and cash · fee {settings['fee_bps']:g} bps · cash earns {earned}"
     )
 
@@ -69,12 +84,15 @@ def lead(found: Sequence[StrategyGroup], main: StrategyGroup) -> str:
         text += f"; {escape(other.title)} into {number(other.median['final_wealth'])}"
     promise = shown["promise"]
     if promise["realised"] is not None:
-        fate = "kept" if promise["kept"] else "broken"
+        kept, unit = judge_promise(promise), name_session(shown.get("sessions_per_year"))
+        fate = {True: "kept", False: "broken", None: "not tested on so few periods"}[kept]
         text += (
-            f". Its worst {share(promise['alpha'])} of {promise['horizon']}-session periods returned "
+            f". Its worst {share(promise['alpha'])} of {promise['horizon']}-{unit} periods returned "
             f"{percent(promise['realised'])} on average, where the limit is {percent(promise['bound'])}: "
-            f"<strong class='{'good' if promise['kept'] else 'bad'}'>{fate}</strong>"
+            f"<strong class='{ {True: 'good', False: 'bad', None: 'open'}[kept] }'>{fate}</strong>"
         )
+    compared = describe_same_risk(shown, main.title)
+    text += f". {escape(compared)}" if compared else ""
     return f"<p class='lead'>{text}.</p>"
 
 
@@ -84,7 +102,7 @@ def cards(main: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
     items = []
     for field, heading, written, _ in COLUMNS[:2] + COLUMNS[3:6]:
         if field == "cvar_window":
-            heading = f"CVaR of {main.median['horizon']} sessions"
+            heading = f"CVaR of {periods_of(main.median)}"
         more = interval_of(main.median, field, written)
         if other is not None:
             value = other.median[field]
@@ -100,17 +118,26 @@ def headline(found: Sequence[StrategyGroup], config: dict[str, Any]) -> str:
     """One row per strategy with its intervals, and whether it kept the limit."""
     limit, bootstrap = config["settings"]["limit"], config["settings"]["bootstrap"]
     caption = (
-        f"CVaR is the mean of the worst {share(limit['alpha'])} of the returns over {limit['horizon']} sessions; "
-        f"the limit is {percent(limit['bound'])}."
+        f"CVaR is the mean of the worst {share(limit['alpha'])} of the returns over {periods_of(found[0].median)}; "
+        f"the limit is {percent(limit['bound'])}, and it is tested on {LEAST_PERIODS} periods that do not overlap, or "
+        "more. At the same risk: log growth in excess of the reference's, after the riskier of the two was mixed with "
+        "cash until both had the same realised CVaR."
     )
     if bootstrap:
         level = percent(bootstrap["level"], 0)
-        caption += f" Small print: {level} interval, stationary block bootstrap of the days."
+        caption += (
+            f" Small print: {level} interval, stationary block bootstrap; of the CVaR, from simulated markets whose "
+            "volatility clusters as the track's does."
+        )
     if any(len(group.records) > 1 for group in found):
         caption += " With several seeds, the row is the seed in the middle by final wealth, and “seeds” is the range."
     headings = [heading for _, heading, _, _ in COLUMNS]
     place = headings.index("CVaR")
-    headings[place : place + 1] = [f"CVaR of {limit['horizon']} sessions", f"Within {percent(limit['bound'])}"]
+    headings[place : place + 1] = [
+        f"CVaR of {periods_of(found[0].median)}",
+        f"Within {percent(limit['bound'])}",
+        "At the same risk",
+    ]
     rows = []
     for group in found:
         cells = []
@@ -122,7 +149,7 @@ def headline(found: Sequence[StrategyGroup], config: dict[str, Any]) -> str:
             cell += f"<small>seeds {span(*spread, written)}</small>" if spread and field in OVER_SEEDS else ""
             cells.append(f"<td>{cell}</td>")
             if field == "cvar_window":
-                cells.append(f"<td>{verdict(group.median['promise']['kept'])}</td>")
+                cells.append(f"<td>{verdict(group.median['promise'])}</td><td>{excess_of(group.median)}</td>")
         seeds = f"<small>{len(group.records)} seeds</small>" if len(group.records) > 1 else ""
         rows.append(f"<tr{_row(group, found)}><th scope='row'>{escape(group.title)}{seeds}</th>{''.join(cells)}</tr>")
     return table(caption, ["Strategy", *headings], rows)
@@ -178,24 +205,6 @@ def shielding(found: Sequence[StrategyGroup]) -> str:
     return f"<details open><summary>The shield</summary>{table(caption, headings, rows)}</details>"
 
 
-def against(found: Sequence[StrategyGroup]) -> str:
-    """By how much agents grew faster than their rivals."""
-    rows = []
-    for group in found:
-        for other, figures in group.median.get("against", {}).items():
-            low, high = figures["interval"] or (None, None)
-            interval = "" if low is None or high is None else span(low, high, percent)
-            rows.append(
-                f"<tr><th scope='row'>{escape(group.title)}</th><td>{escape(other)}</td>"
-                f"<td>{NONE if figures['growth'] is None else percent(figures['growth'])}</td><td>{interval}</td></tr>"
-            )
-    if not rows:
-        return ""
-    caption = "Log growth a year in excess of a rival's; sessions are resampled in pairs for the interval."
-    headings = ["Agent", "Rival", "Faster a year", "Interval"]
-    return f"<details><summary>Against rivals</summary>{table(caption, headings, rows)}</details>"
-
-
 def today(found: Sequence[StrategyGroup]) -> str:
     """What every strategy would hold from the last close on."""
     asked = [group for group in found if group.median.get("next")]
@@ -214,6 +223,11 @@ def today(found: Sequence[StrategyGroup]) -> str:
     return table(caption, ["Strategy", "To be held from then on"], rows)
 
 
+def periods_of(record: dict[str, Any]) -> str:
+    """The length of a period, in the words of the prices: 15 sessions, 15 weeks."""
+    return describe_sessions(record["horizon"], record.get("sessions_per_year"))
+
+
 def promises(found: Sequence[StrategyGroup]) -> str:
     """Promised against realised CVaR with the tests of coverage."""
     headings = ("Strategy", "Limit", "Realised CVaR", "Kept", "p-value", "Periods below the limit", "p-value of these")
@@ -228,12 +242,13 @@ def promises(found: Sequence[StrategyGroup]) -> str:
         cell += "" if low is None else f"<small>{span(low, high, percent)}</small>"
         rows.append(
             f"<tr{_row(group, found)}><th scope='row'>{escape(group.title)}</th><td>{percent(promise['bound'])}</td>"
-            f"<td>{cell}</td><td>{verdict(promise['kept'])}</td><td>{_p(promise['p_value'])}</td>"
+            f"<td>{cell}</td><td>{verdict(promise)}</td><td>{_p(promise['p_value'])}</td>"
             f"<td>{promise['breaches']} of {promise['windows']}</td><td>{_p(promise['breach_p_value'])}</td></tr>"
         )
     caption = (
-        "A small p-value speaks against the promise; a large one does not prove it. The first tests the CVaR itself by "
-        "bootstrap, the second counts periods that do not overlap, of which few fit into a year."
+        "A small p-value speaks against the promise; a large one does not prove it. The first tests the CVaR itself, "
+        f"on {LEAST_PERIODS} periods that do not overlap or more, the second counts how many of these are below the "
+        "limit."
     )
     return table(caption, headings, rows)
 

@@ -10,8 +10,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from portfolio_sdpo.backtest.coverage import count_years
 from portfolio_sdpo.backtest.record import Record, StrategyGroup, group_by_strategy, select_main
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
+from portfolio_sdpo.prices.frequency import describe_sessions, name_session
+from portfolio_sdpo.report.comparisons import describe_same_risk
+from portfolio_sdpo.report.formats import judge_promise
 
 if TYPE_CHECKING:
     from portfolio_sdpo.portfolio.store import TrainedAgent
@@ -26,21 +30,39 @@ def render_backtest(record: Record) -> RenderableType:
     main = select_main(found)
     limit = record.config["settings"]["limit"]
     figures = main.median
-    title = Text(f"{figures['start']} to {figures['end']}, {figures['sessions']} sessions", style="bold")
+    unit = name_session(figures.get("sessions_per_year"))
+    sessions = describe_sessions(figures["sessions"], figures.get("sessions_per_year"))
+    title = Text(f"{figures['start']} to {figures['end']}, {sessions}", style="bold")
     # Fits into 80 columns.
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("strategy", overflow="fold")
-    for heading in ("wealth", "CAGR", "vol.", "Sharpe", "drawdown", f"CVaR {limit['horizon']}", "turn.", "cost"):
+    growth = "CAGR" if figures["cagr"] is not None else "return"
+    for heading in ("wealth", growth, "Sharpe", "drawdown", f"CVaR {limit['horizon']}", "same risk", "cost"):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in found:
         table.add_row(*_cells(group), style="bold" if group is main else "")
     legend = (
-        f"CVaR: mean of the worst {limit['alpha'] * 100:g} % of {limit['horizon']}-session returns; "
-        f"✓ at or above the limit of {limit['bound']:.1%}."
+        f"CVaR: mean of the worst {limit['alpha'] * 100:g} % of {limit['horizon']}-{unit} returns, and of the worst "
+        f"calendar year; ✓ at or above the limit of {limit['bound']:.1%}, ? too few periods to tell."
     )
+    if growth == "return":
+        legend += " Return and growth: over the whole track, which is shorter than a year."
+    reference = next((other["reference"] for group in found if (other := group.median.get("same_risk"))), None)
+    if reference is not None:
+        legend += f" Same risk: log growth above that of {reference} once both have the same CVaR."
     if any(len(group.records) > 1 for group in found):
         legend += " Of several seeds, the one in the middle by final wealth."
-    return Lines(title, Text(""), table, Text(""), Text(legend, style="dim"), Text(""), *_against(main), *_latest(main))
+    return Lines(
+        title,
+        Text(""),
+        table,
+        Text(""),
+        Text(legend, style="dim"),
+        Text(""),
+        *_headline(main),
+        *_against(main),
+        *_latest(main),
+    )
 
 
 def render_trained_agent(trained: TrainedAgent) -> RenderableType:
@@ -72,28 +94,46 @@ def render_trained_agent(trained: TrainedAgent) -> RenderableType:
 
 def _cells(group: StrategyGroup) -> Iterable[str | Text]:
     record = group.median
-    low, high = record["intervals"].get("sharpe", (None, None))
-    sharpe = Text(_format(record["sharpe"], ".2f"))
-    if low is not None:
-        sharpe.append(f"\n[{low:.2f}, {high:.2f}]", style="dim")
-    kept = record["promise"]["kept"]
     cvar = Text(_format(record["cvar_window"], "z.1%"))
-    if kept is not None:
-        cvar.append(" ✓" if kept else " ✗", style="green" if kept else "red")
+    if record["promise"]["kept"] is not None:
+        mark, style = {True: (" ✓", "green"), False: (" ✗", "red"), None: (" ?", "dim")}[
+            judge_promise(record["promise"])
+        ]
+        cvar.append(mark, style=style)
+    worst = count_years(record.get("cvar_by_year", {}), record["promise"]["bound"])
+    if worst is not None and worst.years > 1:
+        cvar.append(f"\n{worst.worst_year} {worst.worst:z.1%}", style="dim")
     name = Text(group.title)
     if len(group.records) > 1:
         name.append(f"\n{len(group.records)} seeds", style="dim")
     return (
         name,
         _format(record["final_wealth"], ".2f"),
-        _format(record["cagr"], "z.1%"),
-        _format(record["volatility"], "z.1%"),
-        sharpe,
+        _format(record.get("total_return") if record["cagr"] is None else record["cagr"], "z.1%"),
+        _format(record["sharpe"], ".2f"),
         _format(record["max_drawdown"], "z.1%"),
         cvar,
-        _format(record["turnover"], ".1f"),
+        _excess(record),
         _format(record["cost"], ".2%"),
     )
+
+
+def _excess(record: dict[str, Any]) -> Text:
+    """Growth in excess of the reference's at the same risk, and its interval."""
+    found = record.get("same_risk")
+    if not found or found["growth"] is None:
+        return Text("ref." if "same_risk" in record and found is None else "–")
+    low, high = found["interval"]
+    text = Text(f"{found['growth']:+z.1%}")
+    if low is not None and high is not None:
+        text.append(f"\n[{100 * low:.1f}, {100 * high:.1f}]", style="dim")
+    return text
+
+
+def _headline(main: StrategyGroup) -> list[RenderableType]:
+    """The comparison at the same risk, as a sentence."""
+    sentence = describe_same_risk(main.median, main.title)
+    return [Text(f"{sentence}."), Text("")] if sentence else []
 
 
 def _against(main: StrategyGroup) -> list[RenderableType]:
@@ -103,7 +143,8 @@ def _against(main: StrategyGroup) -> list[RenderableType]:
         if figures["growth"] is not None and figures["interval"] is not None:
             low, high = figures["interval"]
             lines.append(f"{rival} {figures['growth']:+.1%} [{_format(low, '+.1%')}, {_format(high, '+.1%')}]")
-    return [Text(f"Growth of {main.title} a year, against " + "; ".join(lines), style="dim"), Text("")] if lines else []
+    rate = "a year" if main.median["cagr"] is not None else "in all"
+    return [Text(f"Growth of {main.title} {rate}, against " + "; ".join(lines), style="dim"), Text("")] if lines else []
 
 
 def _latest(main: StrategyGroup) -> list[RenderableType]:

@@ -8,7 +8,8 @@ import pytest
 
 from portfolio_sdpo.backtest import make_strategy, simulate
 from portfolio_sdpo.backtest.adapters import DecisionAdapter, OptimiserStrategy, as_strategy
-from portfolio_sdpo.backtest.run import BacktestSettings, Entry, simulate_strategies
+from portfolio_sdpo.backtest.entries import Entry
+from portfolio_sdpo.backtest.run import BacktestSettings, simulate_strategies
 from portfolio_sdpo.backtest.strategies import STRATEGIES, EqualWeight, make_benchmark
 from portfolio_sdpo.common import plugins
 from portfolio_sdpo.errors import SettingsError, WeightsError

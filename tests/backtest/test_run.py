@@ -78,6 +78,7 @@ def frame(tmp_path, monkeypatch, prices):
 
 def settings(**changes):
     chosen = {"snapshot": "walk", "strategies": PLAIN, "start": START, "end": END, "fee_bps": 10, "bootstrap": None}
+    chosen |= {"shielded": ()}
     return BacktestSettings(**(chosen | changes))
 
 
@@ -376,3 +377,17 @@ def test_today_is_decided_by_everyone_and_shielded_where_the_shield_is_on():
     assert shielded["CASH"] > raw["CASH"]
     assert all(shielded.get(asset, 0) <= weight + 1e-12 for asset, weight in raw.items() if asset != "CASH")
     assert "To be held from then on" in result.report_path.read_text()
+
+
+def test_rivals_stand_behind_the_same_shield(frame):
+    """Those that are named, and the one of highest final wealth, which nobody knows before."""
+    from portfolio_sdpo.backtest.run import SHIELDED_BENCHMARKS
+
+    chosen = settings(strategies=("cash", "equal-weight", "buy-and-hold"), shield=True, shielded=SHIELDED_BENCHMARKS)
+    metrics = {record["strategy"]: record for record in run_backtest(chosen).record.metrics}
+    strongest = max(("equal-weight", "buy-and-hold"), key=lambda name: metrics[name]["final_wealth"])
+    assert set(metrics) == {"cash", "equal-weight", "buy-and-hold", "equal-weight + shield", f"{strongest} + shield"}
+    every = settings(strategies=("cash", "equal-weight", "buy-and-hold"), shield=True, shielded=("all",))
+    assert len(run_backtest(every).record.metrics) == 6
+    none = settings(strategies=("cash", "equal-weight"), shield=False, shielded=("all",))
+    assert len(run_backtest(none).record.metrics) == 2

@@ -212,7 +212,7 @@ def test_figures_per_year_are_those_computed_independently(freq, per_year):
     prices = pd.DataFrame({"S": 100 * np.cumprod(np.r_[1.0, 1 + moves])}, index=index)
     market = Market.from_prices(prices, cash_rate=0.03)
     assert market.sessions_per_year == per_year
-    track = simulate(market, make_strategy("buy-and-hold"), start=index[0].date())
+    track = simulate(market, make_strategy("buy-and-hold"), start=index[0].date(), execution="same-close")
     assert track.cash_returns == pytest.approx(np.full(len(moves), 0.03 / per_year))
     record = summarise(track, horizon=3)
     assert record.sessions_per_year == per_year

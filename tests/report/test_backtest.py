@@ -72,7 +72,10 @@ def test_every_sort_of_strategy_in_one_table(frame):
         **SHORT,
     )
     assert isinstance(result, BacktestResult)
-    names = ["mine", "mine + shield", "1/N", "half", "inverse"]
+    # Rivals stand behind the shield as the policy does: 1/N always, and whatever came out strongest.
+    strongest = result.wealth[["1/N", "half", "inverse"]].iloc[-1].idxmax()
+    assert strongest == "1/N"
+    names = ["mine", "mine + shield", "1/N", "1/N + shield", "half", "inverse"]
     assert list(result.returns) == names and list(result.metrics.index) == names
     assert result.returns.index.equals(pd.DatetimeIndex(frame.index[frame.index > "2019-07-01"]).as_unit("us"))
     np.testing.assert_allclose(result.weights.T.groupby(level="strategy").sum().to_numpy(), 1.0, atol=1e-9)
@@ -144,7 +147,8 @@ def test_a_cap_of_the_policy_holds_in_its_track_alone(frame):
 @pytest.mark.parametrize(
     ("shield", "shielded"),
     [
-        (None, {"p", "maximum-return"}),
+        (None, {"p", "1/N", "maximum-return"}),
+        (["strongest"], {"1/N"}),
         (True, {"p", "off", "1/N", "maximum-return"}),
         (False, set()),
         (["1/N"], {"1/N"}),

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from portfolio_sdpo.backtest import Bootstrap, make_strategy, simulate
+from portfolio_sdpo.backtest.metrics import compare_all, make_metrics
 from portfolio_sdpo.backtest.record import (
     StrategyRun,
     group_by_strategy,
-    make_metrics,
     make_record,
     read_record,
     select_main,
@@ -105,7 +105,8 @@ def make(prices, sessions=90, name="agent", seeds=(0, 1), bootstrap=20, stocks=4
         "strategies": {},
         "data": data,
     }
-    return make_record(config, make_metrics(walks, settings.limit, settings.bootstrap), walks, 0.0)
+    metrics = make_metrics(walks, settings.limit, settings.bootstrap)
+    return make_record(config, metrics, walks, 0.0, compare_all(walks, settings.limit, settings.bootstrap))
 
 
 @pytest.fixture(scope="module")

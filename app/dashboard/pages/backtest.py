@@ -10,13 +10,14 @@ from typing import Any
 import streamlit as st
 
 from portfolio_sdpo.report import figures
+from portfolio_sdpo.report.comparisons import against, superiority, years
 from portfolio_sdpo.report.sections import (
-    against,
     all_figures,
     cards,
     headline,
     lead,
     monthly,
+    periods_of,
     promises,
     provenance,
     remarks,
@@ -51,10 +52,10 @@ def render() -> None:
     _curves(run)
     st.subheader("Results")
     show_html(headline(groups, record.config))
-    show_html(all_figures(groups) + against(groups) + shielding(groups))
+    show_html(all_figures(groups) + against(groups) + superiority(record) + shielding(groups))
     _track(run)
     st.subheader("Promises")
-    show_html(promises(groups))
+    show_html(promises(groups) + years(groups))
     with st.expander("Weights to hold after the last close"):
         show_html(today(groups))
     with st.expander("Limitations of these figures"):
@@ -119,7 +120,7 @@ def _track(run: OpenBacktest) -> None:
         f"Weights after each day's trade, with cash at the bottom. Only the {figures.AREAS} largest stocks have "
         "their own area." + (f" One day in {step} is drawn." if step > 1 else "")
     )
-    st.markdown(f"**Returns over {run.horizon} sessions: promised and realised CVaR**")
+    st.markdown(f"**Returns over {periods_of(record)}: promised and realised CVaR**")
     _distribution(run, record, equity)
     st.markdown("**Monthly returns**")
     show_html(monthly(equity, title))
@@ -128,7 +129,7 @@ def _track(run: OpenBacktest) -> None:
 def _distribution(run: OpenBacktest, record: dict[str, Any], equity: Any) -> None:
     edges = figures.bin_edges(run.equity, run.groups, run.horizon)
     if edges is None:
-        st.caption(f"The backtest is shorter than {run.horizon} sessions, so it holds no full period.")
+        st.caption(f"The backtest is shorter than {periods_of(record)}, so it holds no full period.")
         return
     spec = figures.distribution(equity, record["promise"], edges)
     show_figure(

@@ -32,7 +32,7 @@ def render_results(lines: Sequence[Line]) -> str:
             text += f"<small>seeds {span(*spread, written)}</small>" if spread else ""
             cells.append(f"<td>{text}</td>")
             if field == "cvar_window":
-                cells.append(f"<td>{verdict(promise['kept'])}</td>")
+                cells.append(f"<td>{verdict(promise)}</td>")
         name, title = escape(line.group.name), escape(line.group.title)
         days = f"<small>{escape(record['start'])} to {escape(record['end'])}</small>"
         rows.append(f"<tr data-row='{name}'><th scope='row'>{title}{days}</th>{''.join(cells)}</tr>")
@@ -40,7 +40,7 @@ def render_results(lines: Sequence[Line]) -> str:
     headings.insert(headings.index("CVaR") + 1, "Kept")
     caption = (
         "CVaR is the mean of the worst fraction α of the returns over the horizon of each backtest. Small print: "
-        "intervals from a stationary block bootstrap of the days. With several seeds, the row shows the middle seed, "
+        "intervals, as in the report of each. With several seeds, the row shows the middle seed, "
         "and “seeds” the range over all of them."
     )
     return table(caption, headings, rows)
@@ -64,11 +64,12 @@ def render_differences(lines: Sequence[Line], rival: Line) -> str:
             cells = f"<td>{figure_of(found, 'growth', percent)}</td><td>{interval}</td><td>{len(both[0])}</td>"
         rows.append(f"<tr data-row='{name}'><th scope='row'>{title}</th>{cells}</tr>")
     caption = (
-        f"Annual log growth in excess of {escape(rival.group.title)} on the sessions that both have. Both are "
+        f"Log growth in excess of {escape(rival.group.title)} on the sessions that both have, a year or, below a year, "
+        "in all. Both are "
         "resampled together for the interval, so that common moves cancel. With several seeds, the middle seeds "
         "are compared."
     )
-    return table(caption, ["Strategy", "Excess growth a year", "Interval", "Sessions"], rows)
+    return table(caption, ["Strategy", "Excess growth", "Interval", "Sessions"], rows)
 
 
 def draw_risk_and_return(lines: Sequence[Line]) -> Spec:

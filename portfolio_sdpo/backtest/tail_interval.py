@@ -1,0 +1,159 @@
+"""How far the realised CVaR of periods may lie from the true one, where volatility comes in clusters.
+
+A bootstrap of blocks rearranges the storms of one past, and no past shows how many there could have been: where
+volatility stays high or low for a year, its 95 % interval holds the true CVaR in about half of all cases. Here the
+distance between estimate and truth is read from simulated markets in which the truth is known:
+
+1. Returns are compared with a grid of GJR-GARCH laws (Glosten, Jagannathan and Runkle, 1993) with Student's t: for each
+   of them, how likely it makes the track (its likelihood, times `_PERSISTENCES`' weights). Tracks as long as the real
+   one are drawn from laws that are drawn in this proportion, so that a short track, which says little about how long
+   its storms last, gets a wide interval.
+2. On every drawn track the same estimate is made. By as much as it misses the truth of its law, in proportion to the
+   depth of the tail below the mean, the realised CVaR is taken to miss its own.
+
+The law gives only the error's size; the CVaR that it is applied to is that of the track. Weights and grid were chosen
+on some simulated markets and judged on others: `benchmarks/interval_coverage.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from portfolio_sdpo.backtest.bootstrap import Bootstrap
+from portfolio_sdpo.portfolio.market import Array
+from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
+
+_PERSISTENCES = {0.5: 1.0, 0.8: 1.0, 0.98: 1.0, 0.99: 2.0, 0.995: 2.0}
+"""Share of a session's excess variance that is left after the next, and the weight of such laws before anything is
+seen. Either storms are over within days, as behind a shield, or they last for months: a track that happens to be calm
+would be taken for something between, and its interval would be too narrow."""
+_SHOCKS = (0.06, 0.10, 0.15, 0.22)
+"""Share of a session's variance that the square of the one before moves."""
+_ASYMMETRIES = (0.3, 0.9)
+"""Share of the shock that only falls cause."""
+_DEGREES = (4.5, 8.0, 50.0)
+"""Degrees of freedom of Student's t: from heavy tails to none."""
+_BELOW = 0.3
+"""Share of the draws outside the interval that lie below it."""
+_BURN_IN = 250
+"""Simulated sessions before those that are looked at."""
+_TRUE_SESSIONS = 1500
+"""Length of the paths from which the true CVaR of a law is read, two for every draw."""
+_CHUNK = 4_000_000
+"""Simulated returns that are held in memory at a time."""
+
+Laws = NDArray[np.float64]
+"""[..., 4] persistence, shock, asymmetry, degrees of freedom; the variance of a session is 1."""
+
+
+def find_interval(drawn: Array, level: float) -> tuple[float, float]:
+    """The interval at that level of confidence from `draw_true_cvars`; NaN where nothing was drawn.
+
+    A calm past hides a deep tail more often than a stormy one invents it, so that less of what the level leaves out
+    lies below the interval than above.
+    """
+    if not len(drawn):
+        return math.nan, math.nan
+    outside = 1.0 - level
+    low, high = np.quantile(drawn, [_BELOW * outside, 1.0 - (1.0 - _BELOW) * outside])
+    return float(low), float(high)
+
+
+def draw_true_cvars(returns: Array, alpha: float, horizon: int, bootstrap: Bootstrap) -> Array:
+    """[draws] values that the true CVaR of periods may have, given the returns [D] of a track; empty if it is constant.
+
+    `find_interval` makes the interval of them; the share at or above a bound is the p-value of "the true CVaR is at
+    least the bound".
+    """
+    return np.array(_draw_true_cvars(np.asarray(returns, dtype=np.float64).tobytes(), alpha, horizon, bootstrap))
+
+
+@lru_cache(maxsize=4)  # the interval and the test of one track ask for the same draws
+def _draw_true_cvars(content: bytes, alpha: float, horizon: int, bootstrap: Bootstrap) -> tuple[float, ...]:
+    returns = np.frombuffer(content)
+    periods = window_returns(returns, horizon)
+    spread = float(returns.std())
+    if not len(periods) or spread < 1e-12:
+        return ()
+    middle, depth = float(periods.mean()), float(periods.mean() - conditional_value_at_risk(periods, alpha))
+    rng = np.random.default_rng(bootstrap.seed)
+    laws, weights = _list_laws()
+    likelihood = _log_likelihood((returns - returns.mean()) / spread, laws)
+    belief = weights * np.exp(likelihood - likelihood.max())
+    drawn = np.sort(rng.choice(len(laws), bootstrap.draws, p=belief / belief.sum()))
+    true_depths = _find_true_depths(laws, drawn, alpha, horizon, rng)
+    means, depths = [], []
+    for rows in np.array_split(drawn, math.ceil(len(drawn) * len(returns) / _CHUNK)):
+        sums = _sum_periods(_simulate(laws[rows], len(returns), rng), horizon)
+        means.append(sums.mean(axis=-1))
+        depths.append(means[-1] - conditional_value_at_risk(sums, alpha))
+    scale = depth / np.concatenate(depths)
+    return tuple((middle - scale * (np.concatenate(means) + true_depths)).tolist())
+
+
+@lru_cache(maxsize=1)
+def _list_laws() -> tuple[Laws, Array]:
+    """[L, 4] the grid, and the weight [L] of each law before anything is seen."""
+    laws = np.array(list(product(_PERSISTENCES, _SHOCKS, _ASYMMETRIES, _DEGREES)))
+    return laws, np.array([_PERSISTENCES[persistence] for persistence in laws[:, 0]])
+
+
+def _coefficients(laws: Laws) -> tuple[Array, Array, Array, Array]:
+    """ω, α, γ, β of h' = ω + (α + γ·[x < 0])·x² + β·h, each [L]."""
+    persistence, shock, asymmetry, _ = laws.T
+    return 1.0 - persistence, shock * (1.0 - asymmetry), 2.0 * shock * asymmetry, persistence - shock
+
+
+def _log_likelihood(returns: Array, laws: Laws) -> Array:
+    """[L] of returns [D] with mean 0 and variance 1."""
+    from scipy.special import gammaln
+
+    constant, rise, fall, decay = _coefficients(laws)
+    degrees = laws[:, 3]
+    total = len(returns) * (
+        gammaln((degrees + 1.0) / 2.0) - gammaln(degrees / 2.0) - 0.5 * np.log(np.pi * (degrees - 2.0))
+    )
+    variance, half = np.ones(len(laws)), (degrees + 1.0) / 2.0
+    for move in returns:
+        square = move * move
+        total -= 0.5 * np.log(variance) + half * np.log1p(square / (variance * (degrees - 2.0)))
+        variance = constant + (rise + fall if move < 0.0 else rise) * square + decay * variance
+    return total
+
+
+def _simulate(laws: Laws, sessions: int, rng: np.random.Generator) -> Array:
+    """[L, sessions] returns with mean 0 and variance 1, one path per law, which has run for a year before."""
+    constant, rise, fall, decay = _coefficients(laws)
+    degrees = laws[:, 3]
+    scale = np.sqrt((degrees - 2.0) / degrees)
+    variance, path = np.ones(len(laws)), np.empty((sessions, len(laws)))
+    for session in range(-_BURN_IN, sessions):
+        move = np.sqrt(variance) * scale * rng.standard_t(degrees)
+        variance = constant + (rise + fall * (move < 0.0)) * move * move + decay * variance
+        if session >= 0:
+            path[session] = move
+    return path.T
+
+
+def _find_true_depths(
+    laws: Laws, drawn: NDArray[np.intp], alpha: float, horizon: int, rng: np.random.Generator
+) -> Array:
+    """[draws] how deep the CVaR of periods lies below their mean of 0 in each drawn law, from long simulations."""
+    distinct, place = np.unique(drawn, return_inverse=True)
+    repeats = math.ceil(2 * len(drawn) / len(distinct))
+    paths = _simulate(np.repeat(laws[distinct], repeats, axis=0), max(_TRUE_SESSIONS, 4 * horizon), rng)
+    sums = _sum_periods(paths, horizon).reshape(len(distinct), -1)
+    depths: Array = -conditional_value_at_risk(sums, alpha)[place]
+    return depths
+
+
+def _sum_periods(returns: Array, horizon: int) -> Array:
+    """[..., D − horizon + 1] sums over every period; at the scale of a law there is nothing to compound."""
+    total = np.cumsum(returns, axis=-1)
+    total[..., horizon:] -= total[..., :-horizon].copy()
+    return total[..., horizon - 1 :]
