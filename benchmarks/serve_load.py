@@ -1,12 +1,13 @@
 """The service under load while champions are promoted: errors, torn answers, latency. Prints one JSON object.
 
-python benchmarks/serve_load.py [--seconds 30] [--clients 64] [--audit batched|strict]
+python benchmarks/serve_load.py [--seconds 30] [--clients 64] [--audit batched|strict] [--no-backups]
 
 `portfolio_sdpo_app` as a process, with an API key and the audit on, and in the same process, on the same port, a bare
 `FastAPI()` whose one empty route has no gate before it. The clients, in a process of their own, ask for one thing at a
-time: a second of `GET /weights`, a second of the empty route, and so on. Then the same with a single client. Every half
-second another champion is promoted. Torn is an answer whose bytes are not those that its ETag names, or whose weights
-are not those of the model that it names.
+time: a second of `GET /weights`, a second of the empty route, and so on. Then the same with a single client, and prices
+sent by `--posters` clients for as long. Every half second another champion is promoted, and every five seconds a backup
+is made, which has to be sound. Torn is an answer whose bytes are not those that its ETag names, or whose weights are
+not those of the model that it names.
 """
 
 import os
@@ -23,6 +24,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 
@@ -35,6 +37,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="for the weights; as many for the empty route")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--audit", choices=["batched", "strict"], default="batched")
+    parser.add_argument("--no-backups", action="store_true", help="make no backups meanwhile")
+    parser.add_argument("--posters", type=int, default=8, help="clients that send prices at the end")
     parser.add_argument("--server", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.server:
@@ -55,6 +59,7 @@ def serve(audit: str) -> None:
     from portfolio_sdpo.registry import Registry
     from portfolio_sdpo_app.api.config import ServeSettings
     from portfolio_sdpo_app.api.main import create_app
+    from portfolio_sdpo_app.api.protocol import ConnectionLimits, bound_connections
     from portfolio_sdpo_app.api.server import listen
 
     torch.set_num_threads(1)
@@ -73,7 +78,9 @@ def serve(audit: str) -> None:
 
         listener = listen(settings)
         print(listener.getsockname()[1], flush=True)
-        uvicorn.Server(uvicorn.Config(both, log_config=None, proxy_headers=False, lifespan="on")).run([listener])
+        protocol = bound_connections(ConnectionLimits.from_settings(settings))
+        config = uvicorn.Config(both, log_config=None, proxy_headers=False, lifespan="on", http=protocol)
+        uvicorn.Server(config).run([listener])
 
 
 class Client(asyncio.Protocol):
@@ -163,14 +170,21 @@ def measure(options) -> dict:
             stop = threading.Event()
             promoter = threading.Thread(target=promote, args=(registry, models, stop))
             promoter.start()
+            backups = Backups(registry)
+            saver = threading.Thread(target=backups.run, args=(stop,))
+            if not options.no_backups:
+                saver.start()
             many = asyncio.run(load(port, key, options.clients, options.seconds))
             one = asyncio.run(load(port, key, 1, min(options.seconds, 5.0)))
             stop.set()
             promoter.join()
+            if not options.no_backups:
+                saver.join()
+            posts = post_prices(port, key, options.posters, min(options.seconds, 10.0))
         finally:
             process.terminate()
             process.wait()
-        answers = sum(sum(client.bodies.values()) for client in (*many, *one))
+        answers = posts["answered"] + sum(sum(client.bodies.values()) for client in (*many, *one))
         check = registry.verify_audit()
         return {
             "clients": options.clients,
@@ -178,6 +192,9 @@ def measure(options) -> dict:
             "load_average": round(os.getloadavg()[0], 1),
             **judged([*many, *one], registry),
             "promotions": len(registry.promotions()),
+            "backups": backups.made,
+            "backups_sound": backups.sound,
+            "posted_prices": posts,
             "answers": answers,
             "audit_rows": check.rows,
             "audit_sound": check.sound,
@@ -204,6 +221,65 @@ def promote(registry, models: list[str], stop: threading.Event) -> None:
     while not stop.wait(0.5):
         registry.promote(models[turn % 2], f"turn {turn}")
         turn += 1
+
+
+class Backups:
+    """A backup every few seconds, each of which was checked before it got its name."""
+
+    def __init__(self, registry) -> None:
+        self.registry = registry
+        self.made = 0
+        self.sound = True
+
+    def run(self, stop: threading.Event) -> None:
+        from portfolio_sdpo.errors import PortfolioSdpoError
+        from portfolio_sdpo.registry.backup import back_up
+
+        while not stop.wait(5.0):
+            try:
+                back_up(self.registry, Path(os.environ["PORTFOLIO_SDPO_HOME"]) / f"{self.made}.backup")
+                self.made += 1
+            except PortfolioSdpoError as error:
+                self.sound = False
+                print(error, file=sys.stderr)
+
+
+def post_prices(port: int, key: str, clients: int, seconds: float) -> dict:
+    """Decisions on posted prices, which are those of the bundled sample."""
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    from portfolio_sdpo.prices.samples import load_sample
+
+    content = load_sample("sample").frame.to_csv().encode()
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "text/csv"}
+    codes: Counter[int] = Counter()
+    took: list[float] = []
+    deadline = time.monotonic() + seconds
+
+    def ask() -> None:
+        while time.monotonic() < deadline:
+            began = time.perf_counter()
+            try:
+                with urlopen(Request(f"http://127.0.0.1:{port}{WEIGHTS}", content, headers), timeout=60) as answer:
+                    answer.read()
+                    codes[answer.status] += 1
+                    took.append(time.perf_counter() - began)
+            except HTTPError as error:
+                codes[error.code] += 1
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {
+        "clients": clients,
+        "answered": codes[200],
+        "codes": {str(code): number for code, number in codes.items()},
+        "per_second": round(codes[200] / seconds, 1),
+        "p99_ms": round(1e3 * float(np.quantile(took, 0.99)), 1) if took else None,
+    }
 
 
 def judged(clients: list[Client], registry) -> dict:

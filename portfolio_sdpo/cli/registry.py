@@ -83,8 +83,14 @@ def verify(place: Place = None, as_json: Json = False) -> None:
         print_json({"sound": check.sound, **to_record(check), "archives": len(archives)})
     else:
         from portfolio_sdpo.cli._models_pages import render_checks
+        from portfolio_sdpo.registry.witness import get_witness_path
 
         _print(render_checks(check.models, check.damaged, check.logs))
+        if check.replaced is not None:
+            note = get_witness_path(check.place)
+            typer.secho(
+                f"replaced    {check.replaced}: restore a backup, or delete {note} if this is intended.", fg="red"
+            )
         typer.echo(f"registry    {check.id}, generation {check.generation}, {len(archives)} archives")
     if not check.sound:
         raise typer.Exit(1)

@@ -27,6 +27,7 @@ from portfolio_sdpo.registry.hash_chain import LogCheck
 from portfolio_sdpo.registry.records import utc_now
 from portfolio_sdpo.registry.registry import Registry
 from portfolio_sdpo.registry.schema import VERSION_TABLE
+from portfolio_sdpo.registry.witness import find_replacement, get_witness_path
 
 TABLES = (*(table.name for table in schema.metadata.sorted_tables), VERSION_TABLE)
 """Those of the registry; the database may hold tables of other programs."""
@@ -42,17 +43,20 @@ class RegistryCheck:
     models: int
     damaged: dict[str, str]
     logs: tuple[LogCheck, ...]
+    replaced: str | None = None
+    """How the file contradicts what was noted about it while it was served; see `witness`."""
 
     @property
     def sound(self) -> bool:
         """Whether everything is as it was written."""
-        return not self.damaged and all(log.sound for log in self.logs)
+        return not self.damaged and self.replaced is None and all(log.sound for log in self.logs)
 
     @property
     def problem(self) -> str:
         """What is wrong, without a full stop."""
         broken = [f"{log.log}: {log.problem}" for log in self.logs if not log.sound]
-        return "; ".join([*broken, *(sentence.rstrip(".") for sentence in self.damaged.values())])
+        replaced = [] if self.replaced is None else [self.replaced]
+        return "; ".join([*replaced, *broken, *(sentence.rstrip(".") for sentence in self.damaged.values())])
 
 
 def verify_registry(registry: Registry) -> RegistryCheck:
@@ -65,6 +69,7 @@ def verify_registry(registry: Registry) -> RegistryCheck:
         len(registry.model_ids()),
         registry.damaged_models(),
         (registry.verify_promotions(), registry.verify_audit()),
+        find_replacement(registry.database, identity),
     )
 
 
@@ -104,7 +109,9 @@ def restore(path: Path, place: str | None, *, force: bool = False) -> Path | Non
             _copy_sqlite(path, temporary)
             origin = _check_copy(temporary, Path(f"{target}.audit"))
             _renew_generation(temporary)
-            return _replace_sqlite(temporary, target, origin, force)
+            kept = _replace_sqlite(temporary, target, origin, force)
+            get_witness_path(target).unlink(missing_ok=True)
+            return kept
     except (OSError, sqlite3.Error) as error:
         raise RegistryUnavailableError(f"{target} cannot be restored ({_describe(error)}).") from None
 

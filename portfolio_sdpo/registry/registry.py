@@ -12,6 +12,7 @@ from portfolio_sdpo.registry.keys import Keys
 from portfolio_sdpo.registry.models import Models
 from portfolio_sdpo.registry.promotions import Promotions
 from portfolio_sdpo.registry.runs import Runs
+from portfolio_sdpo.registry.witness import note_heads
 
 
 class Registry(Models, Promotions, Runs, Audit, Archives, Jobs, Keys):
@@ -44,6 +45,10 @@ class Registry(Models, Promotions, Runs, Audit, Archives, Jobs, Keys):
     def look(self) -> Identity:
         """The identity of the registry as it is now; a `RegistryReplacedError` if it is not the one that was opened."""
         return self.database.look()
+
+    def note_heads(self, identity: Identity) -> str | None:
+        """Note beside an SQLite registry how far its logs have come; returns what contradicts the last note."""
+        return note_heads(self.database, identity)
 
     def close(self) -> None:
         """Close all connections."""

@@ -46,6 +46,7 @@ class Publisher:
         """How often the answer was replaced."""
         self._decisions = ChampionDecisions(registry, now)
         self._identity: Identity | None = None
+        self._contradiction: str | None = None
         self._answer: Answer | Refusal = Refusal("starting", "The service has just started: try again in a moment.")
         self._basis: tuple[Any, ...] | None = None
         """Champion, prices and day that the current answer was made for."""
@@ -122,6 +123,13 @@ class Publisher:
             log.warning("The registry was replaced by another state of itself: the answer is made again from it.")
             self._end_lease()
         self._identity = found
+        contradiction = self.registry.note_heads(found)
+        if contradiction != self._contradiction:
+            self._contradiction = contradiction
+            if contradiction is not None:
+                log.error(
+                    "The registry was replaced: %s; `portfolio-sdpo registry verify` repeats this.", contradiction
+                )
 
     def _end_lease(self) -> None:
         self._refusal, self._basis = Refusal("registry-replaced", REPLACED), None

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from portfolio_sdpo.registry import Registry
+from portfolio_sdpo.registry import Registry, backup
 
 from .helpers import problem
 
@@ -28,6 +28,9 @@ def copy(registry: Registry, to: Path) -> Path:
 
 
 def replace(registry: Registry, by: Path) -> None:
+    """With an empty WAL, since SQLite would apply that of the old file to the new one."""
+    with closing(sqlite3.connect(registry.place)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for suffix in ("-wal", "-shm"):
         Path(registry.place + suffix).unlink(missing_ok=True)
     os.replace(by, registry.place)
@@ -144,3 +147,26 @@ def test_the_files_of_a_registry_stay_in_its_folder(registry: Registry, home: Pa
     shutil.copytree(home, home.parent / "copied")  # a copied home is the same registry at another place
     with Registry.open(str(home.parent / "copied" / "registry.db"), create=False) as other:
         assert other.look().id == registry.look().id
+
+
+def test_verify_says_that_an_older_copy_is_in_its_place(
+    serve: Callable[..., Any], champion: Callable[..., str], registry: Registry, tmp_path: Path
+):
+    champion()
+    older = copy(registry, tmp_path / "older.db")
+    running = serve()
+    running.settle()
+    rows = len(running.audited(1))
+    time.sleep(0.3)  # the next look notes them
+    backup.back_up(registry, tmp_path / "whole.backup")
+    assert backup.verify_registry(registry).sound
+    replace(registry, older)
+    for _ in range(rows + 3):  # more rows than there were
+        running.settle()
+    running.audited(rows + 2)
+    check = backup.verify_registry(registry)
+    assert not check.sound and "an older copy is in its place: row " in str(check.replaced)
+    assert all(log.sound for log in check.logs)
+    backup.restore(tmp_path / "whole.backup", registry.place)
+    running.settle()
+    assert backup.verify_registry(registry).sound
