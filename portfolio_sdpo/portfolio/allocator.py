@@ -42,14 +42,12 @@ class SafeAllocator:
     """A long-only allocation policy whose CVaR limit holds while it learns and when it trades.
 
     It learns by SDPO on scenarios drawn from the prices it is fitted to, and maximises growth net of fees subject to
-    CVaR_α(return over `horizon` sessions) ≥ `cvar`. Its weights then pass the shield, which scales them towards cash
-    until the limit holds on the past at today's volatility as well.
+    CVaR_α(return over `horizon` sessions) ≥ `cvar`. The shield then scales its weights towards cash so that it holds.
 
     Parameters
     ----------
     cvar : float, default -0.05
-        The lowest CVaR allowed; a loss is negative. The default: the worst 5 % of 15-session periods may lose 5 % on
-        average.
+        Lowest CVaR allowed; a loss is negative. The default: the worst 5 % of 15-session periods lose 5 % on average.
     alpha : float, default 0.05
         Tail fraction of the CVaR, between 0 and 1.
     horizon : int, default 15
@@ -186,21 +184,21 @@ class SafeAllocator:
         prices : DataFrame of shape (n_sessions, n_tickers)
             Adjusted closes of the fitted tickers, in any order, up to a close not before that of the fit.
         held : mapping or Series, optional
-            What is held at that close, by ticker, in shares of wealth; `CASH` may be left out, and is then what
-            remains. By default all is in cash.
+            What is held at that close, by ticker, in shares of wealth; what remains is `CASH`. By default all is cash.
 
         Returns
         -------
         Series of shape (1 + n_tickers,)
-            Weights over CASH and the tickers in the order of the fit, none negative, sum 1; its name is the day of the
-            close.
+            Weights over CASH and the tickers in the order of the fit, sum 1; its name is the day of the close, and
+            `attrs["findings"]` a tuple of the shield's sentences about a short history or a suspicious last move.
         """
         market, _ = self._market(prices)
         agent = self._load_agent(frozen=not self.retrain)
         weights = agent.decide(market, read_held(held, market.assets))
-        if self.shield:
-            weights = shield(weights, market, agent.settings.limit, form=agent.settings.shield_form).weights
-        return _named(market.assets, weights, market.dates[-1])
+        if not self.shield:
+            return _named(market.assets, weights, market.dates[-1])
+        checked = shield(weights, market, agent.settings.limit, form=agent.settings.shield_form)
+        return _named(market.assets, checked.weights, market.dates[-1], checked.findings)
 
     def strategy(self, name: str) -> Agent:
         """Return a strategy for a backtest, with a name.
@@ -350,12 +348,13 @@ class SafeAllocator:
 
     def _set_fitted(self, parts: Mapping[str, bytes], config: Mapping[str, Any], agent: Agent) -> None:
         today = config["today"]["shielded" if self.shield else "weights"]
+        findings = config["today"].get("findings", ()) if self.shield else ()
         assets = tuple(config["assets"])
         self._parts = dict(parts)
         self.feature_names_in_ = np.array(assets[1:], dtype=object)
         self.n_features_in_ = len(assets) - 1
         self.as_of_ = pd.Timestamp(config["as_of"])
-        self.weights_ = _named(assets, np.array([today.get(asset, 0.0) for asset in assets]), config["as_of"])
+        self.weights_ = _named(assets, np.array([today.get(asset, 0.0) for asset in assets]), config["as_of"], findings)
         self.trace_ = pd.DataFrame(agent.trace)
 
     def _check_fitted(self) -> None:
@@ -371,8 +370,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _named(assets: Sequence[str], weights: Array, day: Any) -> pd.Series:
-    return pd.Series(weights, index=pd.Index(assets, name="ticker"), name=pd.Timestamp(day))
+def _named(assets: Sequence[str], weights: Array, day: Any, findings: Sequence[str] = ()) -> pd.Series:
+    named = pd.Series(weights, index=pd.Index(assets, name="ticker"), name=pd.Timestamp(day))
+    named.attrs["findings"] = tuple(findings)
+    return named
 
 
 def _parameters_of(config: Mapping[str, Any]) -> dict[str, Any]:

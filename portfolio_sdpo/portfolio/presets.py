@@ -42,7 +42,7 @@ class Preset(Settings):
 def _default() -> Preset:
     """Scenarios resampled from four years, scaled to today's volatility; the worst 5 % of periods may lose 5 %.
 
-    Chosen on years before 2019 (`benchmarks/shield_promise.py`).
+    Chosen on years before 2019.
     """
     common: dict[str, Any] = {
         "limit": CvarLimit(bound=-0.05, alpha=0.05, horizon=15),

@@ -199,8 +199,8 @@ def shielding(found: Sequence[StrategyGroup]) -> str:
         "Limit out of reach",
     ]
     caption = (
-        "The shield scales an agent's stocks towards cash until the limit holds on the past, and removes those with "
-        "too little history to tell; the agent's own decisions are those of the row without it."
+        "The shield scales stocks towards cash so that the limit holds, and removes those with too little history to "
+        "tell; the agent's own decisions are those of the row without it."
     )
     return f"<details open><summary>The shield</summary>{table(caption, headings, rows)}</details>"
 

@@ -92,6 +92,19 @@ def test_it_trains_what_the_command_trains(tmp_path):
     assert loaded.get_params()["cvar"] == -0.05 and loaded.get_params()["fee_bps"] == 5.0
 
 
+def test_weights_carry_what_the_shield_found(frame, fitted, tmp_path):
+    told = "The shield has 139 of 1,260 sessions of history; the rest is filled by a cautious prior."
+    assert fitted.weights_.attrs["findings"] == (told,)
+    assert fitted.predict(frame.iloc[:140]).attrs["findings"] == (told,)
+    jumped = frame.copy()
+    jumped.iloc[-1] *= 10
+    assert len(fitted.predict(jumped).attrs["findings"]) == 1 + (fitted.predict(jumped).drop("CASH") > 0).sum()
+    fitted.save(tmp_path / "policy")
+    assert SafeAllocator.load(tmp_path / "policy").weights_.attrs["findings"] == (told,)
+    bare = SafeAllocator.load(tmp_path / "policy").set_params(shield=False)
+    assert bare.predict(frame.iloc[:140]).attrs["findings"] == ()
+
+
 def test_at_a_later_close_a_copy_trains_on_as_what_is_served_does(frame, fitted, tmp_path):
     uncapped = SafeAllocator(**COMMON, seed=3).fit(frame.iloc[:140])
     uncapped.save(tmp_path / "policy")
