@@ -21,9 +21,10 @@ import time
 import numpy as np
 import torch
 
-from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings, log_growth
+from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.optimum import best_mix, measured, tail_mean
+from portfolio_sdpo.portfolio.path_growth import grow_from_cash
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.samples import load_sample
 from portfolio_sdpo.risk import Constraint
@@ -115,7 +116,7 @@ class Law:
 
     def judge(self, agent: AnalyticLearner, alpha: float) -> dict[str, float]:
         with torch.no_grad():
-            growth = log_growth(agent.averaged, *paths(self.fresh(), np.random.default_rng(5), self.days))
+            growth = grow_from_cash(agent.averaged, *paths(self.fresh(), np.random.default_rng(5), self.days))
         total = growth.sum(1).double().numpy()
         return {"growth": float(total.mean()), "tail": tail_mean(total, alpha)}
 

@@ -26,7 +26,7 @@ PresetName = Annotated[
     str,
     typer.Option(
         "--preset",
-        metavar="default|paper-stocks",
+        metavar="default|paper-stocks|...",
         help="What everything left out is taken from.",
         autocompletion=_completion.presets,
     ),
@@ -57,6 +57,14 @@ CashKind = Annotated[
     str | None,
     typer.Option("--cash", metavar="zero|tbill|RATE", help="What cash earns; a rate is yearly, 0.02 = 2 %."),
 ]
+ExecutionKind = Annotated[
+    str | None,
+    typer.Option(
+        "--execution",
+        metavar="next-close|same-close",
+        help="When a decision is traded: at the next close, or at the one just seen, as the paper assumes.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -70,6 +78,7 @@ def resolve_plan(
     scenarios: str | None,
     fee_bps: float | None,
     cash: str | None,
+    execution: str | None,
     shield: bool | None = None,
 ) -> Plan:
     """The preset with what was given on the command line."""
@@ -85,5 +94,6 @@ def resolve_plan(
         scenarios=scenarios,
         fee_bps=fee_bps,
         cash=cash,
+        execution=execution,
         shield=shield,
     )

@@ -15,6 +15,7 @@ from portfolio_sdpo.cli._agent_options import (
     Bound,
     CashKind,
     Config,
+    ExecutionKind,
     FeeBps,
     Horizon,
     Json,
@@ -67,6 +68,7 @@ def backtest(
     ] = None,
     fee_bps: FeeBps = None,
     cash: CashKind = None,
+    execution: ExecutionKind = None,
     max_weight: Annotated[float | None, typer.Option("--max-weight", help="Largest weight of a stock.")] = None,
     max_turnover: Annotated[
         float | None, typer.Option("--max-turnover", help="Largest turnover of a decision.")
@@ -109,7 +111,7 @@ def backtest(
     """
     chosen = parse_seeds("--seeds", seeds)
     algos = None if algo is None else [part.strip() for part in algo.split(",")]
-    plan = resolve_plan(preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, shield)
+    plan = resolve_plan(preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, execution, shield)
     from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
     from portfolio_sdpo.portfolio.agent import Agent
 
@@ -124,6 +126,7 @@ def backtest(
         end=end,
         fee_bps=plan.fee_bps,
         cash=plan.cash,
+        execution=plan.execution,
         limit=plan.limit,
         limits={"max_weight": max_weight, "max_turnover": max_turnover},
         shield=plan.shield,

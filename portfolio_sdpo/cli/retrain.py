@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from portfolio_sdpo.cli import _completion
-from portfolio_sdpo.cli._agent_options import Alpha, Bound, CashKind, Config, FeeBps, Horizon, Json
+from portfolio_sdpo.cli._agent_options import Alpha, Bound, CashKind, Config, ExecutionKind, FeeBps, Horizon, Json
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._frame import explain_interrupt, print_error
 from portfolio_sdpo.cli._registry import Place
@@ -40,7 +40,7 @@ def retrain(
         str | None,
         typer.Option(
             "--preset",
-            metavar="default|paper-stocks",
+            metavar="default|paper-stocks|...",
             help="The settings to start from; the champion's by default.",
             autocompletion=_completion.presets,
         ),
@@ -55,6 +55,7 @@ def retrain(
     horizon: Horizon = None,
     fee_bps: FeeBps = None,
     cash: CashKind = None,
+    execution: ExecutionKind = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, help="Seed of networks and scenarios; the champion's by default, or 0."),
@@ -89,6 +90,8 @@ def retrain(
         limit = {name: value for name, value in given.items() if value is not None}
         if limit:
             changes["limit"] = {**changes.get("limit", {}), **limit}
+        if execution is not None:
+            changes["execution"] = execution
         settings = RetrainSettings(
             snapshot=snapshot,
             update=update,

@@ -16,6 +16,7 @@ from portfolio_sdpo.cli._agent_options import (
     Bound,
     CashKind,
     Config,
+    ExecutionKind,
     FeeBps,
     Horizon,
     Json,
@@ -45,6 +46,7 @@ def train(
     scenarios: ScenarioKind = None,
     fee_bps: FeeBps = None,
     cash: CashKind = None,
+    execution: ExecutionKind = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the networks and the scenarios.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FOLDER", help="A new folder; one in the data directory by default.")
@@ -58,7 +60,7 @@ def train(
     """
     if algo == "none":
         raise SettingsError("--algo: there is nothing to train without an agent; name one.")
-    plan = resolve_plan(preset, config, [algo], alpha, bound, horizon, scenarios, fee_bps, cash)
+    plan = resolve_plan(preset, config, [algo], alpha, bound, horizon, scenarios, fee_bps, cash, execution)
     from portfolio_sdpo.portfolio.store import train_agent
 
     settings = plan.agents[algo]

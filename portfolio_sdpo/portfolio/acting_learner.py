@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import Policy, SimplexHead
-from portfolio_sdpo.portfolio.accounting import RUIN, hold_tensors, rebalance_tensors
+from portfolio_sdpo.portfolio.accounting import RUIN, Execution, hold_tensors, rebalance_tensors
 from portfolio_sdpo.portfolio.path_codec import PathCodec
+from portfolio_sdpo.portfolio.path_growth import Deployment, draw_start, keep_listed
 from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.risk.constraint import compute_slacks
 from portfolio_sdpo.rl.algorithms import AlgorithmSettings, Problem, build
@@ -38,7 +39,14 @@ class ActingLearner(nn.Module, PathLearner):
     updates: Tensor
 
     def __init__(
-        self, settings: AlgorithmSettings, problem: Problem, assets: int, fee: float = 0.0, episodes: int = 85
+        self,
+        settings: AlgorithmSettings,
+        problem: Problem,
+        assets: int,
+        fee: float = 0.0,
+        episodes: int = 85,
+        execution: Execution = "same-close",
+        deployment: Deployment | None = None,
     ) -> None:
         super().__init__()
         if name_estimator(settings) == "counterfactual" and fee > 0:
@@ -49,13 +57,19 @@ class ActingLearner(nn.Module, PathLearner):
         self.problem = problem
         self.fee = fee
         self.episodes = episodes
+        self.execution = execution
+        self.deployment = deployment
         self.codec = PathCodec(assets, sees_held=fee > 0)
         self.algorithm = build(settings, problem, self.codec, _Weights(0.0, 1.0, (assets,), np.float64))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def update(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> LogRow:
-        self.codec.replay(gross_returns, listed)
-        rollout = act_on_paths(self.algorithm.policy, self.codec, self.episodes, self.fee, generator)
+        self.codec.replay(gross_returns, listed, self.deployment)
+        policy = self.algorithm.policy
+        if self.deployment is None:
+            rollout = act_on_paths(policy, self.codec, self.episodes, self.fee, generator, self.execution)
+        else:
+            rollout = act_as_deployed(policy, self.codec, self.episodes, self.fee, generator, self.deployment)
         metrics = self.algorithm.update(rollout, int(self.updates), generator)
         self.updates += 1
         sampled = [
@@ -87,45 +101,127 @@ class ActingLearner(nn.Module, PathLearner):
 
 
 @torch.no_grad()
-def act_on_paths(policy: Policy, codec: PathCodec, episodes: int, fee: float, generator: torch.Generator) -> Rollout:
+def act_on_paths(
+    policy: Policy,
+    codec: PathCodec,
+    episodes: int,
+    fee: float,
+    generator: torch.Generator,
+    execution: Execution = "same-close",
+) -> Rollout:
     """Episodes of the policy on the codec's paths, as many on each as on any other (or one more), starting in cash.
 
     An episode is over at the end of its path. Signals are the environment's (`reward`, `turnover`, `drawdown`) and, for
-    counterfactuals, `reward_of_mode`: what the policy's most likely weights would have earned in that step.
+    counterfactuals, `reward_of_mode`: what the policy's most likely weights would have earned in that step. At the next
+    close a step earns the session after its trade, the first one that of cash before it as well, the last one nothing.
     """
     gross_returns, listed = codec.paths
-    paths, length = gross_returns.shape[0], gross_returns.shape[1] - 1
-    episodes = max(episodes, paths)
-    path = torch.arange(episodes) % paths
-    # [E, L + 1, 2]
-    place = torch.cartesian_prod(torch.arange(episodes), torch.arange(length + 1)).view(episodes, length + 1, 2).float()
-    place[..., 0] = path.unsqueeze(1)
+    length = gross_returns.shape[1] - 1
+    path, place = _assign(len(gross_returns), episodes, length + 1)
+    episodes = len(path)
     earned, still = gross_returns[path, 1:].double(), listed[path, 1:]
+    tradable: Tensor | None = None  # the policy sees what is listed at its decision, and leaves out the rest
+    waiting = torch.zeros(episodes, dtype=torch.float64)
+    if execution == "next-close":
+        tradable, waiting = still, earned[:, 0, 0].log()
+        earned = torch.cat([earned[:, 1:], torch.ones_like(earned[:, :1])], 1)
+        still = torch.cat([still[:, 1:], still[:, -1:]], 1)
     if codec.sees_held:
         steps, held = [], _cash(episodes, codec.assets)
+        shown = [held]
         for t in range(length):
-            seen = torch.cat([place[:, t], held.float()], -1)
-            steps.append(_step(policy, seen, held, earned[:, t], still[:, t], fee, generator))
+            seen = torch.cat([place[:, t], shown[-1].float()], -1)
+            allowed = None if tradable is None else tradable[:, t]
+            steps.append(_step(policy, seen, held, allowed, earned[:, t], still[:, t], fee, generator))
             held = steps[-1].drifted
+            shown.append(held if execution == "same-close" else steps[-1].weights)
         taken = _Step(*(torch.stack(parts, 1) for parts in zip(*steps, strict=True)))
-        shown = torch.cat([_cash(episodes, codec.assets).unsqueeze(1), taken.drifted], 1).float()
-        observation = torch.cat([place, shown], -1)
+        observation = torch.cat([place, torch.stack(shown, 1).float()], -1)
     else:
         observation = place
-        taken = _step(policy, place[:, :-1], None, earned, still, fee, generator)
-    # [E, L + 1]: the wealth of an episode, from 1 on.
-    wealth = torch.cat([torch.ones(episodes, 1), taken.reward.cumsum(1).exp()], 1)
+        taken = _step(policy, place[:, :-1], None, tradable, earned, still, fee, generator)
+    if execution == "next-close":
+        for signal in (taken.reward, taken.reward_of_mode, taken.turnover):
+            signal[:, -1] = 0.0
+        for signal in (taken.reward, taken.reward_of_mode):
+            signal[:, 0] += waiting
+    return _collect(observation, taken, _find_drawdowns(taken.reward))
+
+
+@torch.no_grad()
+def act_as_deployed(
+    policy: Policy, codec: PathCodec, episodes: int, fee: float, generator: torch.Generator, deployment: Deployment
+) -> Rollout:
+    """Episodes of the policy as it is deployed, from random weights: a step is a decision and what it earns until the next.
+
+    Of the sessions from the first trade on, an episode counts those of one period of the horizon; episodes take turns
+    at where in the rhythm it begins. Signals as those of `act_on_paths`.
+    """
+    gross_returns, listed = codec.paths
+    path, place = _assign(len(gross_returns), episodes, deployment.decisions + 1)
+    place[:, -1, 1] -= 1  # after the last decision nothing more is seen
+    gross_returns = gross_returns.double()
+    seen = held = draw_start(listed[path, deployment.seen - 1], generator).double()
+    close = deployment.seen - 1
+    if deployment.lag:
+        close += 1
+        _, held = hold_tensors(held, gross_returns[path, close], listed[path, close])
+    first = torch.arange(len(path)) % deployment.every
+    steps, shown, growth = [], [seen], []
+    for decision in range(deployment.decisions):
+        sessions = min(deployment.every, deployment.sessions - decision * deployment.every)
+        rows = slice(close + 1, close + 1 + sessions)
+        observation = torch.cat([place[:, decision], seen.float()], -1) if codec.sees_held else place[:, decision]
+        taken = _decide(policy, observation, listed[path, close], generator)
+        number = torch.arange(decision * deployment.every, decision * deployment.every + sessions)
+        # [E, sessions]
+        counts = (number >= first.unsqueeze(-1)) & (number < first.unsqueeze(-1) + deployment.horizon)
+        outcomes = [
+            _follow(held, weights, gross_returns[path, rows], listed[path, rows], fee)
+            for weights in (taken[2], taken[3])
+        ]
+        logs = [torch.where(counts, outcome.growth.clamp_min(RUIN).log(), 0.0) for outcome in outcomes]
+        growth.append(logs[0])
+        states = outcomes[0].states
+        held = states[-1]
+        seen = states[min(deployment.every - deployment.lag, sessions)]
+        shown.append(seen)
+        close += deployment.every
+        steps.append(_Step(taken[0], taken[1], logs[0].sum(1), logs[1].sum(1), outcomes[0].turnover, held, taken[2]))
+    observation = torch.cat([place, torch.stack(shown, 1).float()], -1) if codec.sees_held else place
+    found = _find_drawdowns(torch.cat(growth, 1))
+    drawdowns = torch.stack([part.sum(1) for part in found.split(deployment.every, 1)], 1)
+    return _collect(observation, _Step(*(torch.stack(parts, 1) for parts in zip(*steps, strict=True))), drawdowns)
+
+
+def _assign(paths: int, episodes: int, steps: int) -> tuple[Tensor, Tensor]:
+    """Path [E] of every episode, and where it is at every step, [E, steps, 2]."""
+    episodes = max(episodes, paths)
+    path = torch.arange(episodes) % paths
+    place = torch.cartesian_prod(torch.arange(episodes), torch.arange(steps)).view(episodes, steps, 2).float()
+    place[..., 0] = path.unsqueeze(1)
+    return path, place
+
+
+def _find_drawdowns(growth: Tensor) -> Tensor:
+    """[E, L] by how much the largest drawdown grew in each step of log growth [E, L]."""
+    wealth = torch.cat([torch.ones(len(growth), 1), growth.cumsum(1).exp()], 1)
     worst = (1 - wealth / wealth.cummax(1).values).cummax(1).values
+    return worst.diff(dim=1)
+
+
+def _collect(observation: Tensor, taken: _Step, drawdown: Tensor) -> Rollout:
+    """Transitions from observations [E, L + 1, D] and what was done at the L steps."""
+    episodes, length = taken.reward.shape
     signals = {
         "reward": taken.reward,
         "turnover": taken.turnover,
-        "drawdown": worst.diff(dim=1),
+        "drawdown": drawdown,
         "reward_of_mode": taken.reward_of_mode,
     }
     last = torch.zeros(episodes, length, dtype=torch.bool)
     last[:, -1] = True
     flat = last.reshape(-1)
-    step = torch.arange(length).repeat(episodes)
     return Rollout(
         observation=observation[:, :-1].reshape(len(flat), -1),
         action=taken.action.reshape(len(flat), -1),
@@ -136,7 +232,7 @@ def act_on_paths(policy: Policy, codec: PathCodec, episodes: int, fee: float, ge
         ended=flat,
         last=flat,
         episode=torch.arange(episodes).repeat_interleave(length),
-        step=step,
+        step=torch.arange(length).repeat(episodes),
     )
 
 
@@ -149,37 +245,63 @@ class _Step(NamedTuple):
     reward_of_mode: Tensor
     turnover: Tensor
     drifted: Tensor
+    weights: Tensor
+
+
+class _Outcome(NamedTuple):
+    """What became of weights over S sessions."""
+
+    growth: Tensor
+    """[E, S] net of the fee of the trade before the first."""
+    states: list[Tensor]
+    """S + 1 times [E, A], the weights after the trade and after every session."""
+    turnover: Tensor
+    """[E]"""
 
 
 def _step(
     policy: Policy,
     seen: Tensor,
     held: Tensor | None,
+    tradable: Tensor | None,
     earned: Tensor,
     still: Tensor,
     fee: float,
     generator: torch.Generator,
 ) -> _Step:
     """Decide, trade and hold; with `held` None every step [E, L, ...] at once, each held from the step before."""
-    head = policy.head
-    assert isinstance(head, SimplexHead)
-    parameters = policy(seen)
-    action = head.sample(parameters, generator)
-    weights = head.executed(action)
+    action, log_prob, weights, mode = _decide(policy, seen, tradable, generator)
     growth, drifted = hold_tensors(weights, earned, still)
     if held is None:
         held = torch.cat([_cash(len(weights), weights.shape[-1]).unsqueeze(1), drifted[:, :-1]], 1)
     kept, turnover = rebalance_tensors(held, weights, fee)
-    mode = head.executed(head.mode(parameters))
     reward_of_mode = (rebalance_tensors(held, mode, fee)[0] * (mode * earned).sum(-1)).clamp_min(RUIN).log()
-    return _Step(
-        action,
-        head.log_prob(parameters, action),
-        (kept * growth).clamp_min(RUIN).log(),
-        reward_of_mode,
-        turnover,
-        drifted,
-    )
+    reward = (kept * growth).clamp_min(RUIN).log()
+    return _Step(action, log_prob, reward, reward_of_mode, turnover, drifted, weights)
+
+
+def _decide(policy: Policy, seen: Tensor, tradable: Tensor | None, generator: torch.Generator) -> tuple[Tensor, ...]:
+    """Action, its log probability, and the weights that it and the most likely action come to at the trade."""
+    head = policy.head
+    assert isinstance(head, SimplexHead)
+    parameters = policy(seen)
+    action = head.sample(parameters, generator)
+    weights, mode = head.executed(action), head.executed(head.mode(parameters))
+    if tradable is not None:
+        weights, mode = keep_listed(weights, tradable), keep_listed(mode, tradable)
+    return action, head.log_prob(parameters, action), weights, mode
+
+
+def _follow(held: Tensor, weights: Tensor, gross_returns: Tensor, listed: Tensor, fee: float) -> _Outcome:
+    """Trade from held to weights [E, A], and hold through gross returns [E, S, A]."""
+    kept, turnover = rebalance_tensors(held, weights, fee)
+    states, growths = [weights], []
+    for session in range(gross_returns.shape[1]):
+        growth, drifted = hold_tensors(states[-1], gross_returns[:, session], listed[:, session])
+        growths.append(growth)
+        states.append(drifted)
+    growths[0] = kept * growths[0]
+    return _Outcome(torch.stack(growths, 1), states, turnover)
 
 
 def _cash(episodes: int, assets: int) -> Tensor:

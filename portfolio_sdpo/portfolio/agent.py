@@ -11,17 +11,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 
 from portfolio_sdpo.errors import HistoryError, SettingsError
+from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.acting_learner import ActingLearner
 from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings
 from portfolio_sdpo.portfolio.market import Array, Market, Mask, all_cash
+from portfolio_sdpo.portfolio.path_growth import Deployment
 from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.portfolio.return_measures import Volatility
 from portfolio_sdpo.portfolio.scenarios import Replay, Resample, ScenarioKind, Scenarios, window_paths
@@ -67,6 +70,9 @@ AnyLearner = Annotated[
 """SDPO with the analytic estimator, or any of the algorithms acting on price paths."""
 
 
+TrainingKind = Literal["as-deployed", "from-cash"]
+
+
 class AgentSettings(Settings):
     """What the agent may risk, what it trains on, and for how long."""
 
@@ -102,6 +108,11 @@ class AgentSettings(Settings):
     """Share of what is traded that training reckons with."""
     shield_form: ShieldForm = "calibrated"
     """The form of the shield that its weights pass when they are served."""
+    execution: Execution = "next-close"
+    """When a decision made at a close is traded: at the next close, or at the same, as the paper assumes."""
+    training: TrainingKind = "as-deployed"
+    """`as-deployed` trains what trades: from random starting weights, at the rhythm `every`, each decision on the
+    sessions seen last. `from-cash` is the paper's: an episode starts all in cash and decides every session."""
 
     @field_validator("eta")
     @classmethod
@@ -112,8 +123,25 @@ class AgentSettings(Settings):
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Self:
-        """Settings as they were stored with a model: before there was a choice, the shield was the filtered one."""
-        return cls.model_validate({"shield_form": "filtered", **fields})
+        """Settings as they were stored with a model.
+
+        Before there was a choice, agents were trained from cash, traded at the same close, and passed the filtered form
+        of the shield.
+        """
+        old = {"execution": "same-close", "training": "from-cash", "shield_form": "filtered"}
+        return cls.model_validate({**old, **fields})
+
+    @property
+    def deployment(self) -> Deployment | None:
+        """How the policy is deployed, where it is trained so."""
+        if self.training == "from-cash":
+            return None
+        return Deployment(self.limit.horizon, self.limit.horizon, self.every, self.execution)
+
+    @property
+    def rows(self) -> int:
+        """Sessions of a training path."""
+        return self.limit.horizon + 1 if self.deployment is None else self.deployment.rows
 
     def problem(self) -> Problem:
         """Growth under the limit."""
@@ -131,9 +159,11 @@ def build_learner(settings: AgentSettings, assets: int) -> PathLearner:
     """What the agent trains, for cash and stocks `assets` in number, with freshly initialised networks."""
     problem, learner = settings.problem(), settings.learner
     if isinstance(learner, AnalyticSettings):
-        return AnalyticLearner(learner, problem, assets, settings.fee)
+        return AnalyticLearner(learner, problem, assets, settings.fee, settings.execution, settings.deployment)
     assert isinstance(learner, AlgorithmSettings)
-    return ActingLearner(learner, problem, assets, settings.fee, settings.episodes)
+    return ActingLearner(
+        learner, problem, assets, settings.fee, settings.episodes, settings.execution, settings.deployment
+    )
 
 
 class Agent:
@@ -261,9 +291,9 @@ class Agent:
         """What the updates before a decision draw from."""
         t, window = len(history) - 1, self.settings.limit.horizon
         if self.settings.scenarios == "window":
-            return Replay.of_paths(window_paths(history, t, window))
+            return Replay.of_paths(window_paths(history, t, self.settings.rows - 1))
         settings = self.settings
-        return Resample.of(
+        days = Resample.of(
             history,
             t,
             window,
@@ -272,6 +302,7 @@ class Agent:
             filtered=settings.filtered,
             shrink=settings.shrink,
         )
+        return replace(days, length=settings.rows - 1)
 
     def _weights(self, history: Market, held: Array, known: Mask) -> Array:
         """What the policy holds after the last sessions; stocks that scenarios do not know [A] stay out."""

@@ -58,8 +58,11 @@ class SafeAllocator:
         Largest weight of a stock; what is above it is held in cash. By default there is no cap.
     cash : float or "tbill", default 0.0
         What cash earns: an annual rate (0.02 = 2 %), or the bundled 13-week Treasury bill.
+    execution : str, default "next-close"
+        When its weights are traded, which training reckons with: at the next close, or with `"same-close"` at the very
+        close that they are decided at, as the paper assumes.
     preset : str, default "default"
-        What everything that has no parameter here is taken from: `"default"` or `"paper-stocks"`.
+        What everything that has no parameter here is taken from: `"default"`, `"lstm-same-close"` or `"paper-stocks"`.
     algorithm : str, default "sdpo"
         The agent of the preset that learns: `"sdpo"`, or `"ppo"`, which knows no limit.
     settings : mapping, optional
@@ -119,6 +122,7 @@ class SafeAllocator:
         fee_bps: float = 5.0,
         max_weight: float | None = None,
         cash: Any = 0.0,
+        execution: str = "next-close",
         preset: str = "default",
         algorithm: str = "sdpo",
         settings: Mapping[str, Any] | None = None,
@@ -132,6 +136,7 @@ class SafeAllocator:
         self.fee_bps = fee_bps
         self.max_weight = max_weight
         self.cash = cash
+        self.execution = execution
         self.preset = preset
         self.algorithm = algorithm
         self.settings = settings
@@ -273,9 +278,13 @@ class SafeAllocator:
         """The settings of agent, fee and cash; an error names the parameter that is wrong."""
         self._check_parameters()
         config = dict(self.settings or {})
-        for field, parameter in {"limit": "cvar, alpha and horizon", "fee": "fee_bps"}.items():
+        for field, parameter in {
+            "limit": "cvar, alpha and horizon",
+            "fee": "fee_bps",
+            "execution": "execution",
+        }.items():
             if field in config:
-                raise SettingsError(f"settings: give {parameter} instead of {field}, which is not taken from there.")
+                raise SettingsError(f"settings: give {parameter} as a parameter; {field} is not taken from there.")
         try:
             return plan(
                 self.preset,
@@ -286,6 +295,7 @@ class SafeAllocator:
                 horizon=int(self.horizon),
                 fee_bps=float(self.fee_bps),
                 cash=self.cash,
+                execution=self.execution,
             )
         except SettingsError as error:
             sentence = str(error).replace("AgentSettings", "settings").replace(f", {NO_AGENT}.", ".")
@@ -386,6 +396,7 @@ def _parameters_of(config: Mapping[str, Any]) -> dict[str, Any]:
         "horizon": limit["horizon"],
         "fee_bps": round(fee * 1e4, 9),
         "cash": config["cash"],
+        "execution": settings.pop("execution"),
         "algorithm": config["label"] if config["label"] in PRESETS["default"].agents else "sdpo",
         "settings": settings,
         "seed": config["seed"],

@@ -1,6 +1,6 @@
 """SDPO on price paths with the analytic estimator: what trains the default portfolio.
 
-Growth is a smooth function of the weights, and prices do not depend on them. So `log_growth` is a reward model for
+Growth is a smooth function of the weights, and prices do not depend on them. So `path_growth` is a reward model for
 `rl.estimators.analytic`, and Algorithm 1 (`rl.algorithms.sdpo`) runs without critics, advantages or exploration:
 
     θ ← ascend  E[R(θ)] + Σ_i ln(slack_i(ρ_i(R(θ)))) / η_i.
@@ -15,7 +15,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from portfolio_sdpo.portfolio.accounting import hold_tensors, rebalance_tensors
+from portfolio_sdpo.portfolio.accounting import Execution
+from portfolio_sdpo.portfolio.path_growth import Deployment, Scale, draw_start, grow_as_deployed, grow_from_cash
 from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.portfolio.policy_network import Allocation
 from portfolio_sdpo.rl.algorithms.ascent import GradientAscent
@@ -26,8 +27,8 @@ from portfolio_sdpo.rl.estimators.analytic import AnalyticEstimator
 from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.settings import Settings
 
-Paths = tuple[Tensor, Tensor]
-"""Gross returns and listings, [P, L+1, A] each."""
+Paths = tuple[Tensor, Tensor, Tensor | None]
+"""Gross returns and listings, [P, rows, A] each, and the weights [P, A] at the start; None for all cash."""
 
 
 class AnalyticSettings(Settings):
@@ -59,9 +60,21 @@ class AnalyticSettings(Settings):
 class AnalyticLearner(PathLearner):
     """An allocation policy that SDPO improves by gradients through the growth of price paths."""
 
-    def __init__(self, settings: AnalyticSettings, problem: Problem, assets: int, fee: float = 0.0) -> None:
+    def __init__(
+        self,
+        settings: AnalyticSettings,
+        problem: Problem,
+        assets: int,
+        fee: float = 0.0,
+        execution: Execution = "same-close",
+        deployment: Deployment | None = None,
+    ) -> None:
         self.settings = settings
         self.fee = fee
+        self.execution = execution
+        self.deployment = deployment
+        self.scale: Scale | None = None
+        """What the shield makes of decisions on the paths to come; None where they do not pass it."""
         policy = Allocation(assets, settings.hidden, sees_held=fee > 0)
         self.algorithm = Sdpo.from_parts(
             settings,
@@ -92,12 +105,18 @@ class AnalyticLearner(PathLearner):
         return averaged
 
     def _rewards(self, policy: Allocation, paths: Paths) -> Tensor:
-        return log_growth(policy, *paths, self.fee)
+        gross_returns, listed, start = paths
+        if self.deployment is None or start is None:
+            return grow_from_cash(policy, gross_returns, listed, self.fee, self.execution)
+        return grow_as_deployed(policy, gross_returns, listed, start, self.deployment, self.fee, self.scale)
 
     def update(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> LogRow:
-        """One step; nothing in it is random."""
+        """One step; nothing in it is random but the weights that paths start with, where they start invested."""
         updates: Any = self.algorithm.updates
-        return self.algorithm.update((gross_returns, listed), int(updates), generator)
+        start = None
+        if self.deployment is not None:
+            start = draw_start(listed[:, self.deployment.seen - 1], generator)
+        return self.algorithm.update((gross_returns, listed, start), int(updates), generator)
 
     def restart_estimates(self) -> None:
         self.resume(0)
@@ -121,23 +140,3 @@ class AnalyticLearner(PathLearner):
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
         return self.algorithm.optimisers()
-
-
-def log_growth(policy: Allocation, gross_returns: Tensor, listed: Tensor, fee: float = 0.0) -> Tensor:
-    """Log growth net of fees [P, L] of a policy that starts each path [P, L+1, A] in cash.
-
-    The fee is taken on what is traded at the wealth before it, which is the exact accounting up to fee².
-    """
-    logits = policy.logits(gross_returns[:, :-1], listed[:, :-1])
-    earned, still = gross_returns[:, 1:], listed[:, 1:]
-    if fee == 0:
-        return (policy.weights(logits) * earned).sum(-1).log()
-    held = torch.zeros_like(logits[:, 0])
-    held[:, 0] = 1.0
-    rewards = []
-    for step in range(logits.shape[1]):
-        weights = policy.weights(logits[:, step], held)
-        kept, _ = rebalance_tensors(held, weights, fee, rounds=1)
-        growth, held = hold_tensors(weights, earned[:, step], still[:, step])
-        rewards.append((kept * growth).log())
-    return torch.stack(rewards, 1)

@@ -7,7 +7,7 @@ fitting the critics leaves the policy where it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import ObservationCodec, Trunk, orthogonal
+from portfolio_sdpo.portfolio.path_growth import Deployment
 from portfolio_sdpo.portfolio.policy_network import Allocation, PathTrunk
 
 UNLISTED = -30.0
@@ -34,10 +35,14 @@ class PathCodec(ObservationCodec):
         self._listed = torch.ones(1, 1, assets, dtype=torch.bool)
         self._trunk: PathTrunk | None = None
         self._features: Tensor | None = None
+        self._deployment: Deployment | None = None
 
-    def replay(self, gross_returns: Tensor, listed: Tensor) -> None:
-        """From now on path p is row p of these, [P, L+1, A] each."""
-        self._relatives, self._listed = gross_returns, listed
+    def replay(self, gross_returns: Tensor, listed: Tensor, deployment: Deployment | None = None) -> None:
+        """From now on path p is row p of these, [P, L+1, A] each, and a step is a row, or with a deployment a decision.
+
+        At a decision the policy sees the sessions before it, and no others.
+        """
+        self._relatives, self._listed, self._deployment = gross_returns, listed, deployment
         self._features = None
 
     @property
@@ -45,12 +50,19 @@ class PathCodec(ObservationCodec):
         """Relatives and listings [P, L+1, A]."""
         return self._relatives, self._listed
 
+    def read(self, network: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """[P, steps, ...] what a network of gross returns and listings says at every step."""
+        if self._deployment is None:
+            return network(self._relatives, self._listed)
+        windows = self._deployment.windows
+        return network(windows(self._relatives), windows(self._listed))[:, -1].unflatten(0, (len(self._relatives), -1))
+
     def features(self) -> Tensor:
-        """[P, L+1, H] what the policy's trunk says of every row, without gradient."""
+        """[P, steps, H] what the policy's trunk says at every step, without gradient."""
         if self._features is None:
             assert self._trunk is not None, "the policy is built before its critics"
             with torch.no_grad():
-                self._features = self._trunk(self._relatives, self._listed)
+                self._features = self.read(self._trunk)
         return self._features
 
     def trunk(self, hidden: Sequence[int], extra: int = 0) -> Trunk:
@@ -77,9 +89,8 @@ class PathLogits(nn.Module):
         self.allocation = Allocation(codec.assets, hidden, codec.sees_held)
 
     def forward(self, observation: Tensor) -> Tensor:
-        gross_returns, listed = self._codec.paths
         path, step = _row(observation)
-        table = self.allocation.logits(gross_returns, listed, UNLISTED)
+        table = self._codec.read(lambda gross_returns, listed: self.allocation.logits(gross_returns, listed, UNLISTED))
         return self.allocation.join(table[path, step], observation[..., 2:])
 
 

@@ -1,6 +1,7 @@
 """Named sets of choices: what agents learn from and how, and what the backtest around them reckons with.
 
-`paper-stocks` is the table of the paper's appendix, `default` what a user would hold. Each choice can be overruled, one
+`paper-stocks` is the table of the paper's appendix, `default` what a user would hold, `lstm-same-close` what `default`
+was before decisions were traded at the next close. Each choice can be overruled, one
 by one or by a TOML file with the fields of `AgentSettings`:
 
     preset("default", "sdpo", alpha=0.1)
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from portfolio_sdpo.errors import SettingsError, did_you_mean
+from portfolio_sdpo.portfolio.accounting import Execution, check_execution
 from portfolio_sdpo.portfolio.agent import AgentSettings, name_kind
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
 from portfolio_sdpo.portfolio.market import Cash, parse_cash
@@ -42,9 +44,27 @@ class Preset(Settings):
 def _default() -> Preset:
     """Scenarios resampled from four years, scaled to today's volatility; the worst 5 % of periods may lose 5 %.
 
+    Trained as it is deployed: decisions once a week, traded at the next close.
+    """
+    preset = _lstm_same_close()
+    deployed: dict[str, Any] = {"execution": "next-close", "training": "as-deployed"}
+    # Every path has as many decisions to make as there are in `every` overlapping periods.
+    paths = {"sdpo": 128, "ppo": 85}
+    agents = {
+        algo: AgentSettings.model_validate({**agent.model_dump(), **deployed, "paths": paths[algo]})
+        for algo, agent in preset.agents.items()
+    }
+    return preset.model_copy(update={"agents": agents})
+
+
+def _lstm_same_close() -> Preset:
+    """What `default` was before execution at the next close: episodes of daily decisions that start in cash.
+
     Chosen on years before 2019.
     """
     common: dict[str, Any] = {
+        "execution": "same-close",
+        "training": "from-cash",
         "limit": CvarLimit(bound=-0.05, alpha=0.05, horizon=15),
         "scenarios": "bootstrap",
         "history": 1008,
@@ -79,6 +99,8 @@ def _default() -> Preset:
 def _paper_stocks() -> Preset:
     """Table "Hyperparameters for experiments on stock transaction"; iterations a day are not in it."""
     common: dict[str, Any] = {
+        "execution": "same-close",
+        "training": "from-cash",
         "limit": CvarLimit(bound=0.0, alpha=0.1, horizon=15),
         "scenarios": "window",
         "episodes": 85,  # × 15 days: a batch of 1275 steps, the paper's 1280 up to the last episode
@@ -109,7 +131,11 @@ def _paper_stocks() -> Preset:
     )
 
 
-PRESETS: dict[str, Preset] = {"default": _default(), "paper-stocks": _paper_stocks()}
+PRESETS: dict[str, Preset] = {
+    "default": _default(),
+    "lstm-same-close": _lstm_same_close(),
+    "paper-stocks": _paper_stocks(),
+}
 NO_AGENT = "none"
 """The algorithm of a backtest of benchmarks only."""
 
@@ -123,6 +149,7 @@ class Plan(NamedTuple):
     fee_bps: float
     cash: Cash
     shield: bool
+    execution: Execution
 
 
 def plan(
@@ -137,6 +164,7 @@ def plan(
     fee_bps: float | None = None,
     cash: Any = None,
     shield: bool | None = None,
+    execution: str | None = None,
 ) -> Plan:
     """A preset with changes: what is given here counts before the `config`, and that before the preset.
 
@@ -166,7 +194,14 @@ def plan(
     given = _present({"alpha": alpha, "bound": bound, "horizon": horizon})
     usual = {"limit": next(iter(base.agents.values())).limit.model_dump()}
     limit = CvarLimit.model_validate(_merge(_merge(usual, config), {"limit": given} if given else {})["limit"])
-    changes = {"limit": limit.model_dump(), "fee": fee_bps / 1e4, **_present({"scenarios": scenarios})}
+    usual_execution = next(iter(base.agents.values())).execution
+    execution = check_execution(config.get("execution", usual_execution) if execution is None else execution)
+    changes = {
+        "limit": limit.model_dump(),
+        "fee": fee_bps / 1e4,
+        "execution": execution,
+        **_present({"scenarios": scenarios}),
+    }
     agents = {
         algo: AgentSettings.model_validate(_merge(_merge(base.agents[algo].model_dump(), config), changes))
         for algo in wanted
@@ -177,6 +212,7 @@ def plan(
         fee_bps=fee_bps,
         cash=base.cash if cash is None else _cash(cash),
         shield=base.shield if shield is None else shield,
+        execution=execution,
     )
 
 

@@ -19,6 +19,7 @@ from portfolio_sdpo.errors import (
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.resume import ResumableAgent, make_run_id
+from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.portfolio.store import describe, to_parts
 from portfolio_sdpo.registry.holdout import Verdict, evaluate_challenger
 from portfolio_sdpo.registry.lineage import Lineage, Record, simulate_lineage
@@ -57,7 +58,7 @@ class Challenge:
         plan, market = self.plan, self.market
         days = self._choose_days()
         fresh_start = explain_fresh_start(plan, market, champion)
-        limit, fee = plan.settings.limit, plan.settings.fee
+        limit = plan.settings.limit
         parent = champion.model if fresh_start is None else None
         share = 0.9 if parent is not None or champion.agent is None else 0.5
         lineage = None
@@ -65,7 +66,7 @@ class Challenge:
             assert champion.agent is not None
             try:
                 lineage = self._make_lineage(plan, champion.agent, parent, market, days, (0.0, share))
-                track, shield_days = _simulate(lineage, market, limit, days, fee)
+                track, shield_days = self._simulate(lineage, market, limit, days)
             except DivergenceError as error:
                 fresh_start = f"continuing from the champion diverged ({flatten(error)})"
                 parent, lineage = None, None
@@ -73,7 +74,7 @@ class Challenge:
                 share = 0.5
         if lineage is None:
             lineage = self._make_lineage(plan, None, None, market, days, (0.0, share))
-            track, shield_days = _simulate(lineage, market, limit, days, fee)
+            track, shield_days = self._simulate(lineage, market, limit, days)
         agent = lineage.agent
         if agent.as_of != market.dates[-1]:
             raise HistoryError(
@@ -83,7 +84,7 @@ class Challenge:
         rival: Track | None = None
         not_compared: str | None = None
         if parent is None:
-            rival, not_compared = self._simulate_champion(champion, days, fee, (share, 0.95))
+            rival, not_compared = self._simulate_champion(champion, days, (share, 0.95))
         self.report(0.95, "evaluating the challenger")
         verdict = evaluate_challenger(track, shield_days, limit, rival, self.settings.confidence)
         metrics = {
@@ -138,6 +139,7 @@ class Challenge:
             "retrain": [str(days[0]), list(market.assets)],
             "prices": self.data["sha256"],
             "cash": self.data.get("cash_sha256", plan.cash),
+            "execution": self.plan.settings.execution,
         }
 
         def make_stand_in() -> ResumableAgent:
@@ -159,10 +161,22 @@ class Challenge:
         record: Record = {} if model is None else model.config.get("record", {})
         return Lineage(make_stand_in, member, record, days, watch)
 
+    def _simulate(
+        self, lineage: Lineage, market: Market, limit: CvarLimit, days: Days
+    ) -> tuple[Track, list[dict[str, Any]]]:
+        """The shielded track of a lineage with the fee and the execution of the challenger."""
+        settings, done = self.plan.settings, False
+        try:
+            simulated = simulate_lineage(lineage, market, limit, days, settings.fee, settings.execution)
+            done = True
+            return simulated
+        finally:
+            lineage.close(done=done)
+
     def _simulate_champion(
-        self, champion: CurrentChampion, days: Days, fee: float, shares: tuple[float, float]
+        self, champion: CurrentChampion, days: Days, shares: tuple[float, float]
     ) -> tuple[Track | None, str | None]:
-        """The champion's track on the same days and with the same fee, or why there is none.
+        """The champion's track on the same days with the same fee and execution, or why there is none.
 
         A champion that cannot decide on these prices is not compared, and must not prevent a promotion.
         """
@@ -179,24 +193,12 @@ class Challenge:
         market = _select_assets(self.market, champion.model.assets)
         try:
             lineage = self._make_lineage(plan, champion.agent, champion.model, market, days, shares)
-            track, _ = _simulate(lineage, market, plan.settings.limit, days, fee)
+            track, _ = self._simulate(lineage, market, plan.settings.limit, days)
         except RegistryUnavailableError:
             raise
         except PortfolioSdpoError as error:
             return None, f"it could not be simulated on these days ({flatten(error)})"
         return track, None
-
-
-def _simulate(
-    lineage: Lineage, market: Market, limit: Any, days: Days, fee: float
-) -> tuple[Track, list[dict[str, Any]]]:
-    done = False
-    try:
-        simulated = simulate_lineage(lineage, market, limit, days, fee)
-        done = True
-        return simulated
-    finally:
-        lineage.close(done=done)
 
 
 def _select_assets(market: Market, assets: tuple[str, ...]) -> Market:

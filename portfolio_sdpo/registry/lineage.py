@@ -21,6 +21,7 @@ import numpy as np
 
 from portfolio_sdpo.backtest.shielded import shield_strategy
 from portfolio_sdpo.backtest.simulate import DecisionReplay, Track, simulate
+from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import Array, Market, named_weights
 from portfolio_sdpo.portfolio.resume import ResumableAgent
@@ -135,10 +136,16 @@ class Lineage:
 
 
 def simulate_lineage(
-    lineage: Lineage, market: Market, limit: CvarLimit, days: tuple[np.datetime64, np.datetime64], fee: float
+    lineage: Lineage,
+    market: Market,
+    limit: CvarLimit,
+    days: tuple[np.datetime64, np.datetime64],
+    fee: float,
+    execution: Execution,
 ) -> tuple[Track, list[dict[str, Any]]]:
     """The shielded track of a lineage over the days, and what the shield found on each of them, as in a backtest."""
-    simulate(market, lineage, start=days[0], end=days[1], fee=fee)
+    common: dict[str, Any] = {"start": days[0], "end": days[1], "fee": fee, "execution": execution}
+    simulate(market, lineage, **common)
     replay = DecisionReplay(lineage.name, lineage.decisions)
-    shielded = shield_strategy(replay, limit, form=lineage.agent.settings.shield_form)
-    return simulate(market, shielded, start=days[0], end=days[1], fee=fee), shielded.days
+    shielded = shield_strategy(replay, limit, form=lineage.agent.settings.shield_form, execution=execution)
+    return simulate(market, shielded, **common), shielded.days

@@ -20,6 +20,7 @@ from portfolio_sdpo.backtest.run import (
 from portfolio_sdpo.backtest.strategies import make_benchmark
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import SettingsError, did_you_mean
+from portfolio_sdpo.portfolio.accounting import check_execution
 from portfolio_sdpo.portfolio.allocator import SafeAllocator
 from portfolio_sdpo.portfolio.market import load_frame
 from portfolio_sdpo.portfolio.shield import CvarLimit
@@ -38,6 +39,7 @@ def backtest(
     end: str | date | None = None,
     fee_bps: float = 5.0,
     cash: float | str | pd.Series = 0.0,
+    execution: str = "next-close",
     shield: bool | Iterable[str] | None = None,
     cvar: float | None = None,
     alpha: float | None = None,
@@ -51,9 +53,8 @@ def backtest(
 ) -> BacktestResult:
     """Run strategies through the same prices, dates, fees and cash, walk-forward, and measure them.
 
-    At every decision a strategy sees the prices up to that close and nothing later; its weights are traded at that
-    close from what has drifted, and the fee is paid on what is traded. Trading at the close just seen is usual, and
-    optimistic.
+    At every decision a strategy sees the prices up to that close and nothing later; its weights are traded at the next
+    close from what has drifted until then, and the fee is paid on what is traded.
 
     Parameters
     ----------
@@ -80,6 +81,9 @@ def backtest(
     cash : float, Series or "tbill", default 0.0
         What cash earns: an annual rate (0.02 = 2 %), a Series of annual rates by date, each known from its date on, or
         the bundled 13-week Treasury bill.
+    execution : str, default "next-close"
+        When a decision is traded: `"next-close"`, or `"same-close"`, at the very close that it is made at. The paper
+        assumes that, and it is optimistic: the price is known when it is too late to trade at it.
     shield : bool or iterable of names, optional
         What is shown a second time as "... + shield", with its decisions passed through the shield: all strategies
         (True), none (False), or those named, where `"strongest"` is the benchmark of highest final wealth. By default
@@ -149,6 +153,7 @@ def backtest(
         end=_read_day("end", end),
         fee_bps=fee_bps,
         cash=_mean_rate(cash),
+        execution=check_execution(execution),
         limit=_find_limit(named, {"bound": cvar, "alpha": alpha, "horizon": horizon}),
         limits={"max_weight": max_weight, "max_turnover": max_turnover},
         bootstrap={"seed": seed, **({} if intervals is True else {"draws": intervals})} if intervals else None,

@@ -10,8 +10,9 @@ import torch
 from portfolio_sdpo.backtest.simulate import simulate
 from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
-from portfolio_sdpo.portfolio.analytic import AnalyticSettings, log_growth
+from portfolio_sdpo.portfolio.analytic import AnalyticSettings
 from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.path_growth import grow_from_cash
 from portfolio_sdpo.portfolio.return_measures import Volatility
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.risk import CVaR
@@ -197,5 +198,5 @@ def test_its_estimate_is_of_today_and_not_of_calmer_days():
     rows = source.draw(np.random.default_rng(1), np.zeros(20_000, dtype=int))
     paths = torch.as_tensor(source.gross_returns[rows], dtype=torch.float32), torch.as_tensor(source.listed[rows])
     with torch.no_grad():
-        true = CVaR(alpha=0.1)(log_growth(agent.learner.algorithm.previous, *paths).sum(-1)).item()
+        true = CVaR(alpha=0.1)(grow_from_cash(agent.learner.algorithm.previous, *paths).sum(-1)).item()
     assert agent.trace[-1]["risk"] == pytest.approx(true, rel=0.15)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings, log_growth
+from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings
+from portfolio_sdpo.portfolio.path_growth import grow_from_cash
 from portfolio_sdpo.portfolio.policy_network import Allocation
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms.base import Problem
@@ -39,14 +40,14 @@ def one_period(returns: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def test_growth_of_a_constant_mix_by_hand():
     policy = constant(Allocation(3, (4, 4)), [0.5, 0.25, 0.25])
     gross_returns = torch.tensor([[[1.0, 1.0, 1.0], [1.0, 1.2, 0.8], [1.0, 1.0, 2.0]]])
-    growth = log_growth(policy, gross_returns, torch.ones_like(gross_returns, dtype=torch.bool))
+    growth = grow_from_cash(policy, gross_returns, torch.ones_like(gross_returns, dtype=torch.bool))
     assert growth.exp().detach().numpy() == pytest.approx(np.array([[1.0, 1.25]]))
 
 
 def test_a_fee_is_paid_on_what_is_traded_from_the_drifted_weights():
     policy = constant(Allocation(2, (4, 4), sees_held=True), [0.5, 0.5])
     gross_returns = torch.tensor([[[1.0, 1.0], [1.0, 1.5], [1.0, 1.0]]])
-    growth = log_growth(policy, gross_returns, torch.ones_like(gross_returns, dtype=torch.bool), fee=0.01).exp()
+    growth = grow_from_cash(policy, gross_returns, torch.ones_like(gross_returns, dtype=torch.bool), fee=0.01).exp()
     # Half is bought; it drifts to 0.75 / 1.25 = 0.6, of which 0.1 is sold.
     assert growth.detach().numpy() == pytest.approx(np.array([[(1 - 0.005) * 1.25, 1 - 0.001]]))
 
@@ -55,7 +56,7 @@ def test_a_delisting_pays_out_in_cash_without_a_fee():
     policy = constant(Allocation(2, (4, 4), sees_held=True), [0.5, 0.5])
     gross_returns = torch.ones(1, 3, 2)
     listed = torch.tensor([[[True, True], [True, False], [True, False]]])
-    growth = log_growth(policy, gross_returns, listed, fee=0.01).exp()
+    growth = grow_from_cash(policy, gross_returns, listed, fee=0.01).exp()
     assert growth.detach().numpy() == pytest.approx(np.array([[0.995, 1.0]]))
 
 

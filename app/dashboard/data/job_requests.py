@@ -97,6 +97,7 @@ class BacktestRequest(JobRequest):
             end=self.end,
             fee_bps=planned.fee_bps,
             cash=planned.cash,
+            execution=planned.execution,
             limit=planned.limit,
             limits={"max_weight": self.max_weight, "max_turnover": None},
             shield=planned.shield,

@@ -83,7 +83,7 @@ class StocksExperiment(Settings):
 
     def backtest(self, label: str, seeds: Iterable[int]) -> BacktestSettings:
         """The backtest of an agent with these seeds, measured at its own α; or that of all benchmarks."""
-        common: dict[str, Any] = {"start": self.start, "end": self.end}
+        common: dict[str, Any] = {"start": self.start, "end": self.end, "execution": "same-close"}  # the paper's
         if label == BENCHMARKS:
             return BacktestSettings(**common, strategies=self.strategies, limit=self.limit)
         agent = self.algorithms[label]
