@@ -1,19 +1,23 @@
 """Trading as a gymnasium environment, one episode at a time or many at once, on arrays.
 
 At close t the agent sees the gross returns up to and including t and gives weights on the simplex over cash and stocks.
-They are traded at close t, the fee is paid on what is traded from the drifted weights, and they earn the gross returns
-of t+1.
+They are traded from what has drifted, at close t+1 or, with `execution="same-close"` (the paper's), at close t itself;
+the fee is paid on what is traded. A step lasts from close t to close t+1: it pays the fee of the trade at close t and
+earns the gross returns of t+1, so that at the next close the first step is one of what is held at the start, and what
+the last step asks for is not traded any more.
 
 Observation, single precision [3A] (`observation_slices`): the log gross returns of today's close (cash first; 0 where
-there are none), which assets are listed (0 or 1), the held, drifted weights. Action, [A]: weights; weight on an
+there are none), which assets are listed (0 or 1), what is held then: the drifted weights, at the next close after the
+trade of the action before. Action, [A]: weights; weight on an
 unlisted stock and beyond a cap goes to cash (`limits`), and weights off the simplex are an error. Signals of a step:
 
     reward      ln(wealth after / wealth before), net of the fee; its sum is the log growth of the episode
     turnover    stocks bought and sold over wealth (`accounting.turnover`); its sum is the turnover of the episode
     drawdown    by how much the largest drawdown so far grew; its sum is the maximum drawdown of the episode
 
-`info` also carries `wealth` (1 at the start) and `weights`, what was traded for. An episode starts all in cash, or with
-`options={"held": weights}`, and is truncated after L decisions, because the market continues. Only ruin terminates it.
+`info` also carries `wealth` (1 at the start) and `weights`, what the session began with, after the trade. An episode
+starts all in cash, or with `options={"held": weights}`, and is truncated after L decisions, because the market
+continues. Only ruin terminates it.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.portfolio.accounting import check_fee, hold
+from portfolio_sdpo.portfolio.accounting import Execution, check_execution, check_fee, hold
 from portfolio_sdpo.portfolio.limits import Limits, Simplex, check_weights
 from portfolio_sdpo.portfolio.market import Array, Day, Market, Mask
 from portfolio_sdpo.portfolio.scenarios import Paths, Replay, Rows, ScenarioKind, Scenarios, scenarios_of
@@ -68,11 +72,22 @@ def observation_space(assets: int) -> spaces.Box:
     return spaces.Box(low, high, dtype=np.float32)
 
 
+class Position(NamedTuple):
+    """What is held at a close, and of the trade there, if it is done already, what it left and how much it traded."""
+
+    held: Array
+    """[A] or [B, A]"""
+    kept: Any
+    """Share of wealth, a number or [B]."""
+    traded: Any
+
+
 class PortfolioDynamics:
     """The dynamics that both environments share: scenario tables, and what a decision does ([A] or [B, A] arrays)."""
 
-    def __init__(self, scenarios: Scenarios, fee: float, limits: Limits) -> None:
+    def __init__(self, scenarios: Scenarios, fee: float, limits: Limits, execution: Execution) -> None:
         self.scenarios, self.fee, self.limits = scenarios, check_fee(fee), limits
+        self.late = check_execution(execution) == "next-close"
         self.assets = int(scenarios.gross_returns.shape[1])
         self._gross_returns, self._listed = scenarios.gross_returns, scenarios.listed
         # [R] whether an asset is not listed, and whether one is no longer: most rows need no mask.
@@ -83,13 +98,22 @@ class PortfolioDynamics:
             logs = np.log(scenarios.gross_returns).clip(-MAX_LOG, MAX_LOG)
         self._seen = np.concatenate([logs, scenarios.listed], axis=1, dtype=np.float32)
 
-    def settle(self, action: Any, held: Array, now: Any, following: Any) -> tuple[Array, Array, Array, Array]:
-        """Trade at the close of row `now`, hold to row `following`: net growth, turnover, weights, drifted."""
-        listed = self._listed.take(now, axis=0) if np.count_nonzero(self._lacks[now]) else None
+    def settle(self, action: Any, position: Position, now: Any, following: Any) -> tuple[Array, Array, Array, Position]:
+        """From the close of row `now` to that of `following`: net growth, turnover, weights, and the position then."""
+        action = check_weights(action, position.held.shape)
+        weights, kept, traded = position if self.late else self._trade(action, position.held, now)
         still = self._listed.take(following, axis=0) if np.count_nonzero(self._leaves[following]) else None
-        weights, kept, traded = self.limits.execute(check_weights(action, held.shape), held, listed, self.fee)
         growth, drifted = hold(weights, self._gross_returns.take(following, axis=0), still)
-        return kept * growth, traded, weights, drifted
+        after = Position(*self._trade(action, drifted, following)) if self.late else self.rest(drifted)
+        return kept * growth, traded, weights, after
+
+    def _trade(self, target: Array, held: Array, row: Any) -> tuple[Array, Array, Array]:
+        listed = self._listed.take(row, axis=0) if np.count_nonzero(self._lacks[row]) else None
+        return self.limits.execute(target, held, listed, self.fee)
+
+    def rest(self, held: Array) -> Position:
+        """A position in which nothing was traded."""
+        return Position(held, np.ones(held.shape[:-1]), np.zeros(held.shape[:-1]))
 
     def observe(self, row: Any, held: Array) -> Observation:
         """[3A] or [B, 3A]"""
@@ -126,19 +150,27 @@ class PortfolioEnv(gymnasium.Env[Any, Any]):
 
     metadata = {"render_modes": []}  # noqa: RUF012 — gymnasium's own convention
 
-    def __init__(self, scenarios: Scenarios, fee: float = 0.0, limits: Limits = NO_LIMITS) -> None:
-        self._dynamics = PortfolioDynamics(scenarios, fee, limits)
+    def __init__(
+        self,
+        scenarios: Scenarios,
+        fee: float = 0.0,
+        limits: Limits = NO_LIMITS,
+        execution: Execution = "next-close",
+    ) -> None:
+        self._dynamics = PortfolioDynamics(scenarios, fee, limits, execution)
         self.observation_space = observation_space(self._dynamics.assets)
         self.action_space = Simplex((self._dynamics.assets,))
         self._rows: list[int] = []
-        self._held = np.zeros(0)
+        self._position = self._dynamics.rest(np.zeros(0))
         self._time, self._wealth, self._peak, self._worst = 0, 1.0, 1.0, 0.0
         self._over = True
 
     @classmethod
-    def from_paths(cls, paths: Paths, fee: float = 0.0, limits: Limits = NO_LIMITS) -> PortfolioEnv:
+    def from_paths(
+        cls, paths: Paths, fee: float = 0.0, limits: Limits = NO_LIMITS, execution: Execution = "next-close"
+    ) -> PortfolioEnv:
         """Episodes that replay the given paths, each as likely as any other."""
-        return cls(Replay.of_paths(paths), fee, limits)
+        return cls(Replay.of_paths(paths), fee, limits, execution)
 
     @property
     def horizon(self) -> int:
@@ -152,16 +184,16 @@ class PortfolioEnv(gymnasium.Env[Any, Any]):
         path, held = _options(options)
         chosen = self._dynamics.choose(path, 1, self.np_random)
         self._rows = self._dynamics.scenarios.draw(self.np_random, chosen)[0].tolist()
-        self._held = self._dynamics.start(held, (), self._rows[0])
+        self._position = self._dynamics.rest(self._dynamics.start(held, (), self._rows[0]))
         self._time, self._wealth, self._peak, self._worst = 0, 1.0, 1.0, 0.0
         self._over = False
-        return self._dynamics.observe(self._rows[0], self._held), {"path": int(chosen[0])}
+        return self._dynamics.observe(self._rows[0], self._position.held), {"path": int(chosen[0])}
 
     def step(self, action: Array) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         if self._over:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() before the next step().")
         now, following = self._rows[self._time : self._time + 2]
-        growth, traded, weights, self._held = self._dynamics.settle(action, self._held, now, following)
+        growth, traded, weights, self._position = self._dynamics.settle(action, self._position, now, following)
         net = max(float(growth), RUIN)
         self._time += 1
         self._wealth *= net
@@ -176,7 +208,8 @@ class PortfolioEnv(gymnasium.Env[Any, Any]):
         ruined = self._wealth <= RUIN
         ended = self._time >= self.horizon
         self._over = ruined or ended
-        return self._dynamics.observe(following, self._held), float(np.log(net)), ruined, ended and not ruined, info
+        seen = self._dynamics.observe(following, self._position.held)
+        return seen, float(np.log(net)), ruined, ended and not ruined, info
 
 
 class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
@@ -190,12 +223,18 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
 
     def __init__(
-        self, scenarios: Scenarios, num_envs: int, fee: float = 0.0, limits: Limits = NO_LIMITS, seed: int | None = None
+        self,
+        scenarios: Scenarios,
+        num_envs: int,
+        fee: float = 0.0,
+        limits: Limits = NO_LIMITS,
+        seed: int | None = None,
+        execution: Execution = "next-close",
     ) -> None:
         if num_envs < 1:
             raise SettingsError(f"PortfolioVectorEnv.num_envs: needs at least one episode (got {num_envs}).")
         self.num_envs = num_envs
-        self._dynamics = PortfolioDynamics(scenarios, fee, limits)
+        self._dynamics = PortfolioDynamics(scenarios, fee, limits, execution)
         self.single_observation_space = observation_space(self._dynamics.assets)
         self.single_action_space = Simplex((self._dynamics.assets,))
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
@@ -206,16 +245,22 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._rows = np.zeros(num_envs * (self.horizon + 1), dtype=np.int64)
         self._first = np.arange(num_envs) * (self.horizon + 1)
         self._place = self._first
-        self._held = self._dynamics.start(None, (num_envs,), None)
+        self._position = self._dynamics.rest(self._dynamics.start(None, (num_envs,), None))
         self._wealth, self._peak, self._worst = np.ones(num_envs), np.ones(num_envs), np.zeros(num_envs)
         self._started = False
 
     @classmethod
     def from_paths(
-        cls, paths: Paths, num_envs: int, fee: float = 0.0, limits: Limits = NO_LIMITS, seed: int | None = None
+        cls,
+        paths: Paths,
+        num_envs: int,
+        fee: float = 0.0,
+        limits: Limits = NO_LIMITS,
+        seed: int | None = None,
+        execution: Execution = "next-close",
     ) -> PortfolioVectorEnv:
         """Episodes that replay the given paths, each path by as many episodes as any other (or one more)."""
-        return cls(Replay.of_paths(paths), num_envs, fee, limits, seed)
+        return cls(Replay.of_paths(paths), num_envs, fee, limits, seed, execution)
 
     @property
     def horizon(self) -> int:
@@ -234,13 +279,13 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         path, held = _options(options)
         self._restart(np.ones(self.num_envs, dtype=np.bool_), path, held)
         self._started = True
-        return self._dynamics.observe(self._rows[self._place], self._held), {"path": self.path}
+        return self._dynamics.observe(self._rows[self._place], self._position.held), {"path": self.path}
 
     def step(self, actions: Array) -> tuple[Observation, Array, Mask, Mask, dict[str, Any]]:
         if not self._started:
             raise gymnasium.error.ResetNeeded("no episode has started: call reset() before the first step().")
         now, following = self._rows[self._place], self._rows[self._place + 1]
-        growth, traded, weights, self._held = self._dynamics.settle(actions, self._held, now, following)
+        growth, traded, weights, self._position = self._dynamics.settle(actions, self._position, now, following)
         net = np.maximum(growth, RUIN)
         self._place = self._place + 1
         self._wealth = self._wealth * net
@@ -257,12 +302,12 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         ended = self._place - self._first >= self.horizon
         truncated = ended & ~ruined
         over = ruined | ended
-        seen = self._dynamics.observe(following, self._held)
+        seen = self._dynamics.observe(following, self._position.held)
         if not np.count_nonzero(over):
             return seen, reward, ruined, truncated, signals
         self._restart(over)
         final = {"final_obs": seen, "final_info": signals, "path": self.path}
-        seen = self._dynamics.observe(self._rows[self._place], self._held)
+        seen = self._dynamics.observe(self._rows[self._place], self._position.held)
         return seen, reward, ruined, truncated, {**signals, **final}
 
     def _restart(self, over: Mask, path: Any = None, held: Any = None) -> None:
@@ -275,8 +320,12 @@ class PortfolioVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._path[over] = chosen
         # New arrays, because the info of the last step still refers to the old ones.
         self._place = np.where(over, self._first, self._place)
-        self._held = self._held.copy()
-        self._held[over] = start
+        self._position = Position(
+            np.where(over[:, None], 0.0, self._position.held),
+            np.where(over, 1.0, self._position.kept),
+            np.where(over, 0.0, self._position.traded),
+        )
+        self._position.held[over] = start
         self._wealth, self._peak = np.where(over, 1.0, self._wealth), np.where(over, 1.0, self._peak)
         self._worst = np.where(over, 0.0, self._worst)
 
@@ -291,6 +340,7 @@ def make_portfolio_env(
     scenarios: ScenarioKind = "window",
     limits: Limits = NO_LIMITS,
     block: float | None = None,
+    execution: Execution = "next-close",
 ) -> PortfolioEnv:
     """One episode at a time, for `gymnasium.make`.
 
@@ -301,10 +351,11 @@ def make_portfolio_env(
     start, end: sessions that episodes are made of, both included; None = as far as the prices go
     scenarios: `window` replays stretches of those sessions from a random first day, `bootstrap` resamples them
     block: mean block length of the bootstrap; None = chosen from the data
+    execution: `next-close`, or `same-close` as in the paper
     """
     market = _market(prices, cash_rate)
     fee = check_fee(fee_bps, "fee_bps", 1e4)
-    return PortfolioEnv(scenarios_of(market, scenarios, window, start, end, block), fee, limits)
+    return PortfolioEnv(scenarios_of(market, scenarios, window, start, end, block), fee, limits, execution)
 
 
 def make_portfolio_vector_env(
@@ -318,11 +369,13 @@ def make_portfolio_vector_env(
     scenarios: ScenarioKind = "window",
     limits: Limits = NO_LIMITS,
     block: float | None = None,
+    execution: Execution = "next-close",
 ) -> PortfolioVectorEnv:
     """`num_envs` episodes at once, for `gymnasium.make_vec`; arguments as in `make_portfolio_env`."""
     market = _market(prices, cash_rate)
     fee = check_fee(fee_bps, "fee_bps", 1e4)
-    return PortfolioVectorEnv(scenarios_of(market, scenarios, window, start, end, block), num_envs, fee, limits)
+    episodes = scenarios_of(market, scenarios, window, start, end, block)
+    return PortfolioVectorEnv(episodes, num_envs, fee, limits, execution=execution)
 
 
 def _market(prices: pd.DataFrame | Market, cash_rate: float | pd.Series) -> Market:

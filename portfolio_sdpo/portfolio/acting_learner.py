@@ -27,7 +27,7 @@ from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 
 
-class _Weights(spaces.Box):
+class WeightSpace(spaces.Box):
     """The space of weights [A], as far as policies look at it."""
 
     simplex = True
@@ -60,7 +60,7 @@ class ActingLearner(nn.Module, PathLearner):
         self.execution = execution
         self.deployment = deployment
         self.codec = PathCodec(assets, sees_held=fee > 0)
-        self.algorithm = build(settings, problem, self.codec, _Weights(0.0, 1.0, (assets,), np.float64))
+        self.algorithm = build(settings, problem, self.codec, WeightSpace(0.0, 1.0, (assets,), np.float64))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def update(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> LogRow:
@@ -152,7 +152,7 @@ def act_on_paths(
 def act_as_deployed(
     policy: Policy, codec: PathCodec, episodes: int, fee: float, generator: torch.Generator, deployment: Deployment
 ) -> Rollout:
-    """Episodes of the policy as it is deployed, from random weights: a step is a decision and what it earns until the next.
+    """Episodes of the policy as it is deployed, from random weights: a step is a decision and what it earns.
 
     Of the sessions from the first trade on, an episode counts those of one period of the horizon; episodes take turns
     at where in the rhythm it begins. Signals as those of `act_on_paths`.

@@ -23,6 +23,7 @@ from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.acting_learner import ActingLearner
 from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings
+from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Array, Market, Mask, all_cash
 from portfolio_sdpo.portfolio.path_growth import Deployment
 from portfolio_sdpo.portfolio.path_learner import PathLearner
@@ -313,6 +314,16 @@ class Agent:
         now = torch.as_tensor(held, dtype=torch.float32)
         weights = self.learner.weights(*_tensors(gross_returns, listed), now).double().numpy()
         return np.asarray(weights / weights.sum())
+
+
+class CappedAgent(Agent):
+    """An agent whose decisions respect a largest weight of a stock; what is above it is held in cash."""
+
+    limits = Limits()
+
+    def decide(self, history: Market, held: Array) -> Array:
+        """See `Agent.decide`."""
+        return self.limits.apply(super().decide(history, held), held, history.listed[-1])
 
 
 def _tensors(gross_returns: Array, listed: Any) -> tuple[torch.Tensor, torch.Tensor]:

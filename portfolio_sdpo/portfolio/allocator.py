@@ -19,23 +19,13 @@ from pydantic_core import to_jsonable_python
 
 from portfolio_sdpo.common.files import CONFIG
 from portfolio_sdpo.errors import DataQualityError, NotFittedError, SettingsError, did_you_mean
-from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
+from portfolio_sdpo.portfolio.agent import Agent, AgentSettings, CappedAgent
 from portfolio_sdpo.portfolio.limits import Limits, read_held
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash, load_latest_frame
 from portfolio_sdpo.portfolio.presets import NO_AGENT, PRESETS, Plan, plan
 from portfolio_sdpo.portfolio.shield import shield
 from portfolio_sdpo.portfolio.store import FOLDERS, agent_from_parts, describe, read_parts, to_parts
 from portfolio_sdpo.prices.frame_checks import check_prices
-
-
-class CappedAgent(Agent):
-    """An agent whose decisions respect a largest weight of a stock; what is above it is held in cash."""
-
-    limits = Limits()
-
-    def decide(self, history: Market, held: Array) -> Array:
-        """See `Agent.decide`."""
-        return self.limits.apply(super().decide(history, held), held, history.listed[-1])
 
 
 class SafeAllocator:
@@ -233,7 +223,8 @@ class SafeAllocator:
         parts = read_parts(place)
         config = FOLDERS.parse_json(parts[CONFIG], place, CONFIG)
         try:
-            policy = cls(**(config.get("allocator") or _parameters_of(config)))
+            given = config.get("allocator")
+            policy = cls(**({"execution": "same-close", **given} if given else _parameters_of(config)))
         except (KeyError, TypeError, ValueError) as error:
             raise FOLDERS.damaged(place, CONFIG, error) from None
         policy._set_fitted(parts, config, agent_from_parts(parts, place))
@@ -281,10 +272,10 @@ class SafeAllocator:
         for field, parameter in {
             "limit": "cvar, alpha and horizon",
             "fee": "fee_bps",
-            "execution": "execution",
+            "execution": "the parameter of that name",
         }.items():
             if field in config:
-                raise SettingsError(f"settings: give {parameter} as a parameter; {field} is not taken from there.")
+                raise SettingsError(f"settings: give {parameter} instead of {field}, which is not taken from there.")
         try:
             return plan(
                 self.preset,

@@ -34,6 +34,10 @@ CASH, A, B = np.eye(3)
 DATES = pd.to_datetime(["2019-01-02", "2019-01-03", "2019-01-04", "2019-01-07"])
 
 
+SAME_CLOSE = {"execution": "same-close"}
+EXECUTIONS = st.sampled_from(["next-close", "same-close"])
+
+
 def by_hand():
     """A doubles, halves, doubles; B lists on the second day, rises by a half and is gone on the last."""
     return pd.DataFrame({"A": [1.0, 2.0, 1.0, 2.0], "B": [nan, 2.0, 3.0, nan]}, index=DATES)
@@ -122,7 +126,7 @@ def test_samples_are_on_the_simplex_and_seeded():
 
 
 def test_an_episode_by_hand():
-    env = make_portfolio_env(by_hand(), window=3)
+    env = make_portfolio_env(by_hand(), **SAME_CLOSE, window=3)
     seen, rewards, infos = play(env, [A, (A + B) / 2, B])
     parts = observation_slices(3)
     logs, two = np.log([1.5, 2.0]), np.log(2)
@@ -139,20 +143,37 @@ def test_an_episode_by_hand():
 
 
 def test_weight_on_an_unlisted_stock_is_cash():
-    _, rewards, infos = play(make_portfolio_env(by_hand(), window=1), [(A + B) / 2], path=0)
+    _, rewards, infos = play(make_portfolio_env(by_hand(), **SAME_CLOSE, window=1), [(A + B) / 2], path=0)
     assert rewards[0] == pytest.approx(np.log(1.5))
     np.testing.assert_allclose(infos[0]["weights"], [0.5, 0.5, 0])
     assert infos[0]["turnover"] == 0.5
 
 
 def test_the_fee_is_paid_on_what_is_traded_from_drifted_weights():
-    env = make_portfolio_env(by_hand(), fee_bps=100, window=3)
+    env = make_portfolio_env(by_hand(), **SAME_CLOSE, fee_bps=100, window=3)
     _, rewards, infos = play(env, [A, A, CASH])
     np.testing.assert_allclose(rewards, [np.log(2 / 1.01), np.log(0.5), np.log(0.99)])
     assert infos[1]["turnover"] == 0
     held_by_drift = [0.0, 0.25, 0.75]
     _, rewards, infos = play(env, [A, (A + B) / 2, held_by_drift])
     assert infos[2]["turnover"] == pytest.approx(0) and rewards[2] == pytest.approx(np.log(0.25 * 2 + 0.75))
+
+
+def test_at_the_next_close_a_step_pays_for_the_trade_before_it():
+    """Asked for A at 1; bought at 2 for a fee of 1 %, it halves and doubles; the last action is not traded any more."""
+    env = make_portfolio_env(by_hand(), fee_bps=100, window=3)
+    seen, rewards, infos = play(env, [A, A, CASH])
+    np.testing.assert_allclose(np.exp(rewards), [1, 0.5 / 1.01, 2])
+    np.testing.assert_allclose([info["turnover"] for info in infos], [0, 1 / 1.01, 0], atol=1e-15)
+    np.testing.assert_allclose([info["weights"] for info in infos], [CASH, A, A])
+    np.testing.assert_allclose(seen[:, observation_slices(3).held], [CASH, A, A, CASH])
+
+
+def test_at_the_next_close_what_has_no_price_then_is_not_bought():
+    """B can be bought on the second day, when the decision of the first is traded, and is gone on the last."""
+    _, rewards, infos = play(make_portfolio_env(by_hand(), window=3), [(A + B) / 2, (A + B) / 2, B])
+    np.testing.assert_allclose([info["weights"] for info in infos], [CASH, (A + B) / 2, (A + B) / 2])
+    np.testing.assert_allclose(np.exp(rewards), [1, 1, 1.5])
 
 
 def test_cash_earns_its_rate():
@@ -223,12 +244,14 @@ def stepped_alike(make, count, actions, path=None):
     st.sampled_from([0, 10, 100, 5000]),
     st.none() | st.floats(0.05, 1),
     st.none() | st.floats(0, 1.5),
+    EXECUTIONS,
 )
-def test_a_batch_is_its_episodes_side_by_side(make_prices, seed, stocks, window, fee, cap, bound):
+def test_a_batch_is_its_episodes_side_by_side(make_prices, seed, stocks, window, fee, cap, bound, execution):
     prices, limits = make_prices(seed, stocks), Limits(max_weight=cap, max_turnover=bound)
     if prices.isna().all(axis=None):
         return
     settings = {"prices": prices, "fee_bps": fee, "cash_rate": 0.03, "window": window, "limits": limits}
+    settings["execution"] = execution
 
     def make(count):
         return (
@@ -260,7 +283,7 @@ def ruinous():
 def test_ruin_terminates_and_stays_finite():
     stock = np.array([0.0, 1.0])
     for path, rewards in {0: [0, np.log(RUIN)], 1: [np.log(1e-4)] * 2, 2: [0, 0, np.log(1.1)]}.items():
-        env = PortfolioEnv.from_paths(ruinous())
+        env = PortfolioEnv.from_paths(ruinous(), **SAME_CLOSE)
         env.reset(options={"path": path})
         for reward in rewards:
             observation, got, terminated, truncated, _ = env.step(stock)
@@ -320,7 +343,9 @@ class Spread:
 
 
 def test_the_collector_reads_every_signal(make_prices):
-    env = make_portfolio_vector_env(make_prices(6, stocks=9, gaps=False), num_envs=5, fee_bps=20, window=7)
+    env = make_portfolio_vector_env(
+        make_prices(6, stocks=9, gaps=False), num_envs=5, fee_bps=20, window=7, **SAME_CLOSE
+    )
     rollout = Collector(env, ["reward", "turnover", "drawdown"], steps=14, seed=0).collect(Spread(10), 0)
     assert rollout.episodes == 10 and not rollout.terminated.any()
     wealth = rollout.signals["reward"].double().reshape(10, 7).cumsum(1).exp()
@@ -335,13 +360,14 @@ def test_the_collector_reads_every_signal(make_prices):
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([0, 10, 200, 1000]), st.none() | st.floats(0.05, 1))
-def test_value_is_conserved_through_an_episode(make_prices, seed, fee, bound):
+@given(st.integers(0, 2**32), st.sampled_from([0, 10, 200, 1000]), st.none() | st.floats(0.05, 1), EXECUTIONS)
+def test_value_is_conserved_through_an_episode(make_prices, seed, fee, bound, execution):
     """Count shares and dollars as a broker would, from the prices alone, and arrive at the same wealth."""
     prices = make_prices(seed, stocks=4)
     if prices.isna().all(axis=None):
         return
-    env = make_portfolio_env(prices, fee_bps=fee, window=None, limits=Limits(max_turnover=bound))
+    limits = Limits(max_turnover=bound)
+    env = make_portfolio_env(prices, fee_bps=fee, window=None, limits=limits, execution=execution)
     table, rng = prices.to_numpy(), np.random.default_rng(seed)
     cash, shares, paid = 1000.0, np.zeros(4), 0.0
     env.reset(seed=0)
@@ -368,15 +394,15 @@ def test_value_is_conserved_through_an_episode(make_prices, seed, fee, bound):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 38))
-def test_the_future_changes_nothing_before_it(make_prices, seed, t):
+@given(st.integers(0, 2**32), st.integers(1, 38), EXECUTIONS)
+def test_the_future_changes_nothing_before_it(make_prices, seed, t, execution):
     prices = make_prices(seed, stocks=4)
     prices["S0"] = 100.0 + np.arange(40)
     changed = prices.copy()
     rng = np.random.default_rng(seed)
     changed.iloc[t + 1 :] = rng.uniform(1, 1000, (39 - t, 4)) * np.where(rng.random((39 - t, 4)) < 0.2, nan, 1)
     actions = some_weights(rng, t, 5)
-    told = {"fee_bps": 10, "cash_rate": 0.02, "window": None}
+    told = {"fee_bps": 10, "cash_rate": 0.02, "window": None, "execution": execution}
     seen, rewards, infos = play(make_portfolio_env(prices, **told), actions)
     for other in (changed, prices.iloc[: t + 1]):
         others = play(make_portfolio_env(other, **told), actions)
@@ -387,7 +413,7 @@ def test_the_future_changes_nothing_before_it(make_prices, seed, t):
 
 def test_a_decision_earns_tomorrow_not_today():
     """Whoever holds what rose today earns tomorrow's fall."""
-    env = make_portfolio_env(by_hand(), window=1)
+    env = make_portfolio_env(by_hand(), **SAME_CLOSE, window=1)
     observation, _ = env.reset(options={"path": 1})
     assert observation[1] == pytest.approx(np.log(2))
     assert env.step(A)[1] == pytest.approx(np.log(0.5))
@@ -423,12 +449,12 @@ def test_the_same_seed_gives_the_same_episodes(make_prices):
     ],
 )
 def test_weights_off_the_simplex_are_never_mended(weights, says):
-    env = make_portfolio_env(by_hand(), window=3)
+    env = make_portfolio_env(by_hand(), **SAME_CLOSE, window=3)
     env.reset(seed=0)
     with pytest.raises(WeightsError, match=says):
         env.step(weights)
     assert env.step(A)[1] == pytest.approx(np.log(2))  # nothing has happened
-    batched = make_portfolio_vector_env(by_hand(), num_envs=2, window=3)
+    batched = make_portfolio_vector_env(by_hand(), num_envs=2, window=3, **SAME_CLOSE)
     batched.reset(seed=0)
     with pytest.raises(WeightsError):
         batched.step([CASH, weights])
