@@ -80,6 +80,7 @@ def resolve_plan(
     cash: str | None,
     execution: str | None,
     shield: bool | None = None,
+    shield_form: str | None = None,
 ) -> Plan:
     """The preset with what was given on the command line."""
     from portfolio_sdpo.portfolio.presets import plan, read_config
@@ -96,4 +97,5 @@ def resolve_plan(
         cash=cash,
         execution=execution,
         shield=shield,
+        shield_form=shield_form,
     )

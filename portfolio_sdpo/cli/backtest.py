@@ -85,13 +85,13 @@ def backtest(
         ),
     ] = None,
     shield_form: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--shield-form",
             metavar="calibrated|filtered",
             help="The shield's form: calibrated for the next close, or the first one, on historical scenarios.",
         ),
-    ] = "calibrated",
+    ] = None,
     seeds: Annotated[
         str, typer.Option("--seeds", metavar="0,1,...", help="Seeds; the first one also draws the intervals.")
     ] = "0",
@@ -111,7 +111,9 @@ def backtest(
     """
     chosen = parse_seeds("--seeds", seeds)
     algos = None if algo is None else [part.strip() for part in algo.split(",")]
-    plan = resolve_plan(preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, execution, shield)
+    plan = resolve_plan(
+        preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, execution, shield, shield_form
+    )
     from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
     from portfolio_sdpo.portfolio.agent import Agent
 
@@ -130,7 +132,7 @@ def backtest(
         limit=plan.limit,
         limits={"max_weight": max_weight, "max_turnover": max_turnover},
         shield=plan.shield,
-        shield_form=shield_form,
+        shield_form=plan.shield_form,
         seeds=chosen,
         **({} if shielded is None else {"shielded": [part.strip() for part in shielded.split(",")]}),
         bootstrap={"seed": chosen[0]},

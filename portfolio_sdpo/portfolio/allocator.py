@@ -290,8 +290,7 @@ class SafeAllocator:
             )
         except SettingsError as error:
             sentence = str(error).replace("AgentSettings", "settings").replace(f", {NO_AGENT}.", ".")
-            sentence = sentence.replace("algo:", "algorithm:")
-            raise SettingsError(sentence) from None
+            raise SettingsError(sentence.replace("algo:", "algorithm:")) from None
 
     def _check_parameters(self) -> None:
         cap = 1.0 if self.max_weight is None else self.max_weight

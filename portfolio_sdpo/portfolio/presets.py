@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from portfolio_sdpo.errors import SettingsError, did_you_mean
-from portfolio_sdpo.portfolio.accounting import Execution, check_execution
+from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.agent import AgentSettings, name_kind
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
 from portfolio_sdpo.portfolio.market import Cash, parse_cash
 from portfolio_sdpo.portfolio.return_measures import Volatility
-from portfolio_sdpo.portfolio.shield import CvarLimit
+from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.rl.algorithms import ActorSettings, PpoSettings, SdpoSettings
 from portfolio_sdpo.rl.critics import CriticSettings
 from portfolio_sdpo.settings import Settings
@@ -47,7 +47,11 @@ def _default() -> Preset:
     Trained as it is deployed: decisions once a week, traded at the next close.
     """
     preset = _lstm_same_close()
-    deployed: dict[str, Any] = {"execution": "next-close", "training": "as-deployed"}
+    deployed: dict[str, Any] = {
+        "execution": "next-close",
+        "training": "as-deployed",
+        "shield_form": "calibrated",
+    }
     # Every path has as many decisions to make as there are in `every` overlapping periods.
     paths = {"sdpo": 128, "ppo": 85}
     agents = {
@@ -65,6 +69,7 @@ def _lstm_same_close() -> Preset:
     common: dict[str, Any] = {
         "execution": "same-close",
         "training": "from-cash",
+        "shield_form": "filtered",
         "limit": CvarLimit(bound=-0.05, alpha=0.05, horizon=15),
         "scenarios": "bootstrap",
         "history": 1008,
@@ -149,6 +154,7 @@ class Plan(NamedTuple):
     fee_bps: float
     cash: Cash
     shield: bool
+    shield_form: ShieldForm
     execution: Execution
 
 
@@ -164,6 +170,7 @@ def plan(
     fee_bps: float | None = None,
     cash: Any = None,
     shield: bool | None = None,
+    shield_form: str | None = None,
     execution: str | None = None,
 ) -> Plan:
     """A preset with changes: what is given here counts before the `config`, and that before the preset.
@@ -194,12 +201,18 @@ def plan(
     given = _present({"alpha": alpha, "bound": bound, "horizon": horizon})
     usual = {"limit": next(iter(base.agents.values())).limit.model_dump()}
     limit = CvarLimit.model_validate(_merge(_merge(usual, config), {"limit": given} if given else {})["limit"])
-    usual_execution = next(iter(base.agents.values())).execution
-    execution = check_execution(config.get("execution", usual_execution) if execution is None else execution)
+    # What is judged with is the same for all agents, and said once.
+    shared = AgentSettings.model_validate(
+        {
+            field: config.get(field, getattr(next(iter(base.agents.values())), field)) if value is None else value
+            for field, value in {"execution": execution, "shield_form": shield_form}.items()
+        }
+    )
     changes = {
         "limit": limit.model_dump(),
         "fee": fee_bps / 1e4,
-        "execution": execution,
+        "execution": shared.execution,
+        "shield_form": shared.shield_form,
         **_present({"scenarios": scenarios}),
     }
     agents = {
@@ -212,7 +225,8 @@ def plan(
         fee_bps=fee_bps,
         cash=base.cash if cash is None else _cash(cash),
         shield=base.shield if shield is None else shield,
-        execution=execution,
+        shield_form=shared.shield_form,
+        execution=shared.execution,
     )
 
 

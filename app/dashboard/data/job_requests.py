@@ -98,6 +98,7 @@ class BacktestRequest(JobRequest):
             fee_bps=planned.fee_bps,
             cash=planned.cash,
             execution=planned.execution,
+            shield_form=planned.shield_form,
             limit=planned.limit,
             limits={"max_weight": self.max_weight, "max_turnover": None},
             shield=planned.shield,
