@@ -199,7 +199,7 @@ class Agent:
         """
         self._check(history)
         try:
-            scenarios = self._scenarios(history)
+            scenarios = self.find_scenarios(history)
         except HistoryError as error:
             if self.learner is None:
                 raise
@@ -209,7 +209,7 @@ class Agent:
         self.waiting = None
         with single_thread():
             self._train(history, scenarios)
-            return self._weights(history, held, scenarios.listed[-1])
+            return self.decide_as_trained(history, held, scenarios.listed[-1])
 
     def updates_for(self, decisions: int) -> int:
         """Updates that so many decisions take from the start."""
@@ -288,7 +288,7 @@ class Agent:
                 self.watch(len(self.trace))
         self.learner, self.partial_learner, self.assets, self.as_of = learner, None, history.assets, day
 
-    def _scenarios(self, history: Market) -> Scenarios:
+    def find_scenarios(self, history: Market) -> Scenarios:
         """What the updates before a decision draw from."""
         t, window = len(history) - 1, self.settings.limit.horizon
         if self.settings.scenarios == "window":
@@ -305,7 +305,7 @@ class Agent:
         )
         return replace(days, length=settings.rows - 1)
 
-    def _weights(self, history: Market, held: Array, known: Mask) -> Array:
+    def decide_as_trained(self, history: Market, held: Array, known: Mask) -> Array:
         """What the policy holds after the last sessions; stocks that scenarios do not know [A] stay out."""
         assert self.learner is not None
         window = self.settings.limit.horizon

@@ -92,6 +92,21 @@ def find_local_date(now: datetime, calendar: str | None) -> date:
     return now.astimezone(_between(calendar, decade, decade + 9).zone).date()
 
 
+def find_next_session(last: date, calendar: str | None) -> date:
+    """The exchange session after the day `last`; without a calendar every weekday is a session.
+
+    >>> find_next_session(date(2026, 11, 25), "XNYS"), find_next_session(date(2026, 11, 25), None)
+    (datetime.date(2026, 11, 27), datetime.date(2026, 11, 26))
+    """
+    day = np.datetime64(last, "D") + 1
+    weekday: date = np.busday_offset(day, 0, roll="forward").astype(date)
+    if calendar is None:
+        return weekday
+    # No exchange has been closed for a month in living memory but for wars; beyond that, or its calendar, weekdays.
+    known = load_sessions(calendar, day, day + 31).days
+    return known[0].astype(date) if len(known) else weekday
+
+
 @lru_cache(maxsize=32)  # building a calendar takes a third of a second, whatever its length
 def _between(name: str, first_year: int, last_year: int) -> Sessions:
     """All sessions of whole years; a year more on either side keeps holidays at the edges."""

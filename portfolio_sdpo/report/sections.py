@@ -67,10 +67,11 @@ def subtitle(record: Record, found: Sequence[StrategyGroup]) -> str:
     stocks = len(record.config["data"]["tickers"])
     cash = settings["cash"]
     earned = {"zero": "nothing", "tbill": "the 13-week Treasury bill"}.get(cash) or f"{percent(cash, 2)} a year"
+    traded = {"next-close": "at the next close", "same-close": "at the close of the decision"}[settings["execution"]]
     return (
         f"{escape(shown['start'])} to {escape(shown['end'])} · "
         f"{describe_sessions(shown['sessions'], shown.get('sessions_per_year'))} · {stocks} "
-        f"stock{'s' * (stocks != 1)} and cash · fee {settings['fee_bps']:g} bps · cash earns {earned}"
+        f"stock{'s' * (stocks != 1)} and cash · traded {traded} · fee {settings['fee_bps']:g} bps · cash earns {earned}"
     )
 
 
@@ -219,7 +220,9 @@ def today(found: Sequence[StrategyGroup]) -> str:
             f"<tr{_row(group, found)}><th scope='row'>{escape(group.title)}</th><td class='words'>{text}</td></tr>"
         )
     as_of = escape(asked[0].median["next"]["as_of"])
-    caption = f"Decided at the close of {as_of}, the last one here; nothing above knows what comes of it."
+    late = asked[0].median["next"].get("execution") == "next-close"
+    trade = "to be traded at the next close" if late else "to be traded at that very close"
+    caption = f"Decided at the close of {as_of}, the last one here, and {trade}; nothing above knows what comes of it."
     return table(caption, ["Strategy", "To be held from then on"], rows)
 
 

@@ -86,7 +86,8 @@ def render_trained_agent(trained: TrainedAgent) -> RenderableType:
     if not today["meets"]:
         more.append("Not even cash meets the limit.")
     heading = Text(
-        f"Weights of {make_agent_title(config['label'], config['settings'])} from the close of {config['as_of']} on",
+        f"Weights of {make_agent_title(config['label'], config['settings'])} "
+        f"{describe_trade(config['as_of'], config['settings'].get('execution'))}",
         style="bold",
     )
     return Lines(heading, table, Text(""), Text(promise), *map(Text, more))
@@ -149,8 +150,15 @@ def _against(main: StrategyGroup) -> list[RenderableType]:
 
 def _latest(main: StrategyGroup) -> list[RenderableType]:
     today = main.median["next"]
-    heading = Text(f"Weights of {main.title} from the close of {today['as_of']} on", style="bold")
+    heading = Text(f"Weights of {main.title} {describe_trade(today['as_of'], today.get('execution'))}", style="bold")
     return [heading, Text(format_weights(today["weights"]))]
+
+
+def describe_trade(day: str, execution: str | None) -> str:
+    """When weights were decided and are traded; without an execution they are from before there was a choice."""
+    if execution == "next-close":
+        return f"decided at the close of {day}, to be traded at the next close"
+    return f"from the close of {day} on"
 
 
 def format_weights(weights: dict[str, float]) -> str:

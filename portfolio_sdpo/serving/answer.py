@@ -12,10 +12,18 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.market import CASH
-from portfolio_sdpo.prices.calendar import count_sessions_since
+from portfolio_sdpo.prices.calendar import count_sessions_since, find_next_session
 from portfolio_sdpo.registry import AuditEntry, Model, Promotion
-from portfolio_sdpo.serving.champion import ChampionDecisions, ChampionState, Decision, NotServableError, Suspicious
+from portfolio_sdpo.serving.champion import (
+    SAMPLE_CALENDAR,
+    ChampionDecisions,
+    ChampionState,
+    Decision,
+    NotServableError,
+    Suspicious,
+)
 from portfolio_sdpo.settings import Settings
 
 ENVIRONMENT = "PORTFOLIO_SDPO_SERVE_"
@@ -86,13 +94,15 @@ class Limit(Schema):
 
 
 class Weights(Schema):
-    """The weights to hold from the close `as_of` on."""
+    """The weights decided at the close `as_of`, to be traded at the close of the `trade_day`."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
                 {
                     "as_of": "2026-11-13",
+                    "execution": "next-close",
+                    "trade_day": "2026-11-16",
                     "weights": {"CASH": 0.4, "AAPL": 0.35, "MSFT": 0.25},
                     "model": {
                         "id": "20261113-5f2c9a01",
@@ -121,6 +131,10 @@ class Weights(Schema):
 
     as_of: date | None
     """The close at which the weights were decided; None where there are no prices at all."""
+    execution: Execution | None
+    """When the model expects its weights to be traded: at the close after that of the decision, or at the same."""
+    trade_day: date | None
+    """The session at whose close they are to be traded, as the exchange's calendar has it."""
     weights: dict[str, float]
     """CASH first, then every stock of the model; they sum to 1."""
     model: ModelName | None
@@ -201,15 +215,18 @@ def make_answer(decisions: ChampionDecisions, state: ChampionState, settings: An
                 f"The last prices are of {decision.as_of}, {age} sessions ago, and {settings.max_age_sessions} are "
                 "allowed: update them.",
             )
-        return answer_decision(decision, state.promotion, state.model, age)
+        return answer_decision(decision, state.promotion, state.model, age, state.prices.calendar)
     except NotServableError as error:
         if settings.fail_to_cash and error.kind in CASH_INSTEAD:
             log.warning("All cash is served (%s): %s", error.kind, error.detail)
-            return answer_all_cash(error, state.promotion, state.model, decision, age)
+            calendar = SAMPLE_CALENDAR if state.prices is None else state.prices.calendar
+            return answer_all_cash(error, state.promotion, state.model, decision, age, calendar)
         return Refusal(error.kind, error.detail)
 
 
-def answer_decision(decision: Decision, promotion: Promotion, model: Model, age: int) -> Answer:
+def answer_decision(
+    decision: Decision, promotion: Promotion, model: Model, age: int, calendar: str | None = SAMPLE_CALENDAR
+) -> Answer:
     """The answer for a decision; raises a `NotServableError` if no weights at all meet the limit."""
     today, limit = decision.today, Limit(**model.settings["limit"])
     if not today["meets"]:
@@ -221,6 +238,7 @@ def answer_decision(decision: Decision, promotion: Promotion, model: Model, age:
     return Answer.from_content(
         Weights(
             as_of=decision.as_of,
+            **_describe_trade(decision, model, calendar),
             weights={asset: today["shielded"].get(asset, 0.0) for asset in decision.assets},
             model=_name_model(promotion, model),
             data=_describe_data(decision.data, age),
@@ -238,13 +256,19 @@ def answer_decision(decision: Decision, promotion: Promotion, model: Model, age:
 
 
 def answer_all_cash(
-    error: NotServableError, promotion: Promotion | None, model: Model | None, decision: Decision | None, age: int
+    error: NotServableError,
+    promotion: Promotion | None,
+    model: Model | None,
+    decision: Decision | None,
+    age: int,
+    calendar: str | None = SAMPLE_CALENDAR,
 ) -> Answer:
     """All cash, with the reason why it is served instead of a decision."""
     assets = (CASH,) if model is None else model.assets
     return Answer.from_content(
         Weights(
             as_of=None if decision is None else decision.as_of,
+            **_describe_trade(decision, model, calendar),
             weights={asset: float(asset == CASH) for asset in assets},
             model=None if promotion is None or model is None else _name_model(promotion, model),
             data=None if decision is None else _describe_data(decision.data, age),
@@ -258,6 +282,18 @@ def answer_all_cash(
             warnings=[f"All cash is served instead of a decision. {error.detail}"],
         )
     )
+
+
+def _describe_trade(decision: Decision | None, model: Model | None, calendar: str | None) -> dict[str, Any]:
+    """When the weights are to be traded; models from before there was a choice assume the same close."""
+    execution = None if model is None else model.settings.get("execution", "same-close")
+    if decision is None or execution is None:
+        return {"execution": execution, "trade_day": None}
+    late = execution == "next-close"
+    return {
+        "execution": execution,
+        "trade_day": find_next_session(decision.as_of, calendar) if late else decision.as_of,
+    }
 
 
 def _name_model(promotion: Promotion, model: Model) -> ModelName:

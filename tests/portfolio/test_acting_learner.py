@@ -7,7 +7,7 @@ import torch
 from portfolio_sdpo.envs.portfolio import PortfolioVectorEnv
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import Policy
-from portfolio_sdpo.portfolio.acting_learner import ActingLearner, _Weights, act_on_paths
+from portfolio_sdpo.portfolio.acting_learner import ActingLearner, WeightSpace, act_on_paths
 from portfolio_sdpo.portfolio.path_codec import PathCodec
 from portfolio_sdpo.portfolio.scenarios import Paths
 from portfolio_sdpo.risk import Constraint
@@ -38,7 +38,7 @@ def tensors(gross_returns, listed):
 def policy_on(paths, sees_held, bold=True):
     codec = PathCodec(paths[0].shape[-1], sees_held)
     torch.manual_seed(0)
-    policy = Policy(codec, _Weights(0.0, 1.0, (codec.assets,)), (8, 8))
+    policy = Policy(codec, WeightSpace(0.0, 1.0, (codec.assets,)), (8, 8))
     if bold:
         with torch.no_grad():
             policy.network.allocation.output.bias.zero_()

@@ -194,7 +194,7 @@ def test_its_estimate_is_of_today_and_not_of_calmer_days():
     agent = Agent(settings)
     agent.decide(market.until(129), cash(market))
     agent.decide(market, cash(market))
-    source = agent._scenarios(market)
+    source = agent.find_scenarios(market)
     rows = source.draw(np.random.default_rng(1), np.zeros(20_000, dtype=int))
     paths = torch.as_tensor(source.gross_returns[rows], dtype=torch.float32), torch.as_tensor(source.listed[rows])
     with torch.no_grad():

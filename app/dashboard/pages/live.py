@@ -102,6 +102,10 @@ def _render_cards(content: Weights, state: ChampionState) -> list[str]:
     if content.data is not None:
         origin = content.data.snapshot or content.data.source
         age = format_sessions(content.data.age_sessions)
+        if content.trade_day is not None:
+            found.append(
+                render_card("To be traded", None, str, "trade_day", "at the close", words=str(content.trade_day))
+            )
         found.append(
             render_card("Prices up to", None, str, "as_of", f"{escape(origin)}, {age} old", words=str(content.as_of))
         )
