@@ -6,7 +6,6 @@ is simulated on it as in any backtest: from cash, at its rhythm and execution, w
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +26,7 @@ class DeployedRisk:
     """CVaR over the limit's horizon of one agent on its own scenarios."""
 
     trained: float
-    """What it promises: the running estimate of its training."""
+    """What it promises, on paths as those of its training."""
     deployed: float
     """Of all periods of a backtest on these scenarios."""
 
@@ -61,9 +60,8 @@ def measure_deployed_risk(agent: Agent, market: Market, sessions: int, seed: int
         execution=settings.execution,
     )
     periods = window_returns(track.returns[BURN_IN:], settings.limit.horizon)
-    return DeployedRisk(
-        math.expm1(float(agent.trace[-1]["risk"])), float(conditional_value_at_risk(periods, settings.limit.alpha))
-    )
+    deployed = float(conditional_value_at_risk(periods, settings.limit.alpha))
+    return DeployedRisk(agent.estimate_promise(market), deployed)
 
 
 def _draw_history(scenarios: Resample, market: Market, sessions: int, seed: int) -> Market:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 
-from portfolio_sdpo.errors import HistoryError, SettingsError
+from portfolio_sdpo.errors import DivergenceError, HistoryError, SettingsError
 from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.acting_learner import ActingLearner
 from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings
@@ -27,7 +27,7 @@ from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Array, Market, Mask, all_cash
 from portfolio_sdpo.portfolio.path_growth import Deployment
 from portfolio_sdpo.portfolio.path_learner import PathLearner
-from portfolio_sdpo.portfolio.return_measures import Volatility
+from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk
 from portfolio_sdpo.portfolio.scenarios import Replay, Resample, ScenarioKind, Scenarios, window_paths
 from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.risk import Constraint, CVaR
@@ -71,6 +71,8 @@ AnyLearner = Annotated[
 """SDPO with the analytic estimator, or any of the algorithms acting on price paths."""
 
 
+PROMISE = 2**31
+"""In place of the number of an update, where paths are drawn to measure the policy."""
 TrainingKind = Literal["as-deployed", "from-cash"]
 
 
@@ -211,6 +213,29 @@ class Agent:
             self._train(history, scenarios)
             return self.decide_as_trained(history, held, scenarios.listed[-1])
 
+    def estimate_promise(self, history: Market, paths: int = 4096) -> float:
+        """CVaR over the limit's horizon that the trained agent promises on its own scenarios.
+
+        Of the policy that decides, on so many new paths; where that is not known, and for agents trained from cash, it
+        is the running estimate of the training.
+        """
+        assert self.learner is not None
+        try:
+            scenarios = self.find_scenarios(history)
+        except HistoryError:
+            scenarios = None
+        if scenarios is not None:
+            draws = np.random.SeedSequence([self.seed, len(history) - 1, PROMISE])
+            rng = np.random.default_rng(draws)
+            rows = scenarios.draw(rng, scenarios.choose(rng, scenarios.paths or paths))
+            batch = _tensors(scenarios.gross_returns[rows], scenarios.listed[rows])
+            with single_thread():
+                growth = self.learner.earn_as_deployed(*batch, torch_generator(draws))
+            if growth is not None and growth.isfinite().all():
+                return float(conditional_value_at_risk(growth.double().expm1().numpy(), self.settings.limit.alpha))
+        # The mean of a tail's growth is at least the exponential of its mean log growth.
+        return _to_return(float(self.trace[-1]["risk"]))
+
     def updates_for(self, decisions: int) -> int:
         """Updates that so many decisions take from the start."""
         return self.settings.first + self.settings.further * (decisions - 1)
@@ -328,3 +353,12 @@ class CappedAgent(Agent):
 
 def _tensors(gross_returns: Array, listed: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.as_tensor(gross_returns, dtype=torch.float32), torch.as_tensor(np.array(listed))
+
+
+def _to_return(log_growth: float) -> float:
+    try:
+        return math.expm1(log_growth)
+    except OverflowError:
+        raise DivergenceError(
+            f"The log growth on the agent's scenarios is {log_growth:,.0f}, beyond any account: check the prices."
+        ) from None

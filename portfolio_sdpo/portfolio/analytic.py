@@ -118,6 +118,13 @@ class AnalyticLearner(PathLearner):
             start = draw_start(listed[:, self.deployment.seen - 1], generator)
         return self.algorithm.update((gross_returns, listed, start), int(updates), generator)
 
+    @torch.no_grad()
+    def earn_as_deployed(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> Tensor | None:
+        if self.deployment is None:
+            return None
+        start = draw_start(listed[:, self.deployment.seen - 1], generator)
+        return self._rewards(self.averaged, (gross_returns, listed, start)).sum(1)
+
     def restart_estimates(self) -> None:
         self.resume(0)
 

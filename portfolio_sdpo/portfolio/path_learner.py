@@ -26,6 +26,13 @@ class PathLearner(ABC):
         Returned is the learner's view before it: `objective`, and for constraint i `risk_i`, `slack_i`, `regime_i`.
         """
 
+    def earn_as_deployed(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> Tensor | None:
+        """Log growth [N] of every period on paths, of the policy that decides; None where it is not known.
+
+        The policy that decides may be another than the one that learns, such as its running average.
+        """
+        return None
+
     def restart_estimates(self) -> None:  # noqa: B027 — most learners have none
         """Paths are drawn from another distribution from now on: running estimates about the old one restart."""
 

@@ -8,7 +8,6 @@ metrics.parquet      the trace of the training
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ import pandas as pd
 
 from portfolio_sdpo import __version__
 from portfolio_sdpo.common.files import CONFIG, FolderStore, make_id, to_json, to_parquet
-from portfolio_sdpo.errors import CheckpointError, DivergenceError, SettingsError
+from portfolio_sdpo.errors import CheckpointError, SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Array, Cash, Market, all_cash, load_latest, named_weights
 from portfolio_sdpo.portfolio.resume import resume_training
@@ -141,8 +140,7 @@ def today(agent: Agent, market: Market, weights: Array) -> dict[str, Any]:
         "weights": named_weights(market.assets, weights),
         "shielded": named_weights(market.assets, checked.weights),
         "limit": limit.bound,
-        # The mean of a tail's growth is at least the exponential of its mean log growth.
-        "promised": _to_return(float(agent.trace[-1]["risk"])),
+        "promised": agent.estimate_promise(market),
         "past": checked.before,
         "past_shielded": checked.after,
         "kappa": checked.kappa,
@@ -150,12 +148,3 @@ def today(agent: Agent, market: Market, weights: Array) -> dict[str, Any]:
         "meets": checked.meets,
         "findings": list(checked.findings),
     }
-
-
-def _to_return(log_growth: float) -> float:
-    try:
-        return math.expm1(log_growth)
-    except OverflowError:
-        raise DivergenceError(
-            f"The log growth on the agent's scenarios is {log_growth:,.0f}, beyond any account: check the prices."
-        ) from None

@@ -54,7 +54,7 @@ def test_all_episodes_at_once_are_the_environments_step_by_step(fee, delisting):
     gross_returns, listed = random_paths(delisting=delisting)
     codec, policy = policy_on((gross_returns, listed), sees_held=fee > 0)
     rollout = act_on_paths(policy, codec, 7, fee, torch.Generator().manual_seed(1))
-    env = PortfolioVectorEnv.from_paths(Paths(gross_returns, listed), 7, fee=fee)
+    env = PortfolioVectorEnv.from_paths(Paths(gross_returns, listed), 7, fee=fee, execution="same-close")
     env.reset(seed=0, options={"path": np.arange(7) % 3})
     weights = policy.head.executed(rollout.action).view(7, 6, 4).numpy()
     signals = {name: values.view(7, 6).numpy() for name, values in rollout.signals.items()}

@@ -78,6 +78,8 @@ def test_a_decision_becomes_the_answer(registry: Registry, promote: Callable[[st
     limit = model.settings["limit"]
     assert json.loads(answer.body) == {
         "as_of": "2021-10-14",
+        "execution": "next-close",
+        "trade_day": "2021-10-15",
         "weights": {"CASH": 0.6, "A": 0.3, "B": 0.1},
         "model": {"id": model.id, "label": "sample", "trained_up_to": "2021-10-14", "promotion": promotion.seq},
         "data": DATA | {"age_sessions": 0},
