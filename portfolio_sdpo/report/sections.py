@@ -67,7 +67,7 @@ def subtitle(record: Record, found: Sequence[StrategyGroup]) -> str:
     stocks = len(record.config["data"]["tickers"])
     cash = settings["cash"]
     earned = {"zero": "nothing", "tbill": "the 13-week Treasury bill"}.get(cash) or f"{percent(cash, 2)} a year"
-    traded = {"next-close": "at the next close", "same-close": "at the close of the decision"}[settings["execution"]]
+    traded = "at the next close" if settings.get("execution") == "next-close" else "at the close of the decision"
     return (
         f"{escape(shown['start'])} to {escape(shown['end'])} · "
         f"{describe_sessions(shown['sessions'], shown.get('sessions_per_year'))} · {stocks} "

@@ -9,7 +9,7 @@ import pytest
 
 from portfolio_sdpo.backtest import CvarLimit
 from portfolio_sdpo.errors import CheckpointError, DivergenceError, HistoryError, RunError, SettingsError
-from portfolio_sdpo.portfolio import store
+from portfolio_sdpo.portfolio import agent as agent_module
 from portfolio_sdpo.portfolio.agent import AgentSettings
 from portfolio_sdpo.portfolio.allocator import SafeAllocator
 from portfolio_sdpo.portfolio.filtered_shield import shield_by_scenarios
@@ -154,9 +154,9 @@ def test_damage_is_told(tmp_path):
 
 
 def test_growth_beyond_all_numbers_is_a_sentence():
-    assert store._to_return(0.0) == 0.0
+    assert agent_module._to_return(0.0) == 0.0
     with pytest.raises(DivergenceError, match=r"log growth .* is 800, beyond any account: check the prices\."):
-        store._to_return(800.0)
+        agent_module._to_return(800.0)
 
 
 @pytest.mark.parametrize("field", ["paths", "episodes"])
