@@ -68,17 +68,18 @@ class ShieldedStrategy:
 
     def review(self, history: Market, account: Account) -> Array:
         """Weights [A] to trade for, or `account.held` itself where nothing is to change."""
-        held, due = account.held, self._rhythm.is_due(history)
-        if self._asked is None or due:
-            due, wanted = True, self.inner.decide(history, held)
-        else:
-            wanted = _rescale(held, self._asked, history)
+        held = account.held
+        wanted = self.inner.decide(history, held) if self._rhythm.is_due(history) else held
+        decided = True
+        if self._asked is not None and wanted is held:
+            # No change is asked for, and not as little as the shield has left.
+            decided, wanted = False, _rescale(held, self._asked, history)
         result = shield(wanted, history, self.limit, record=account)
-        if due:
+        if decided:
             self._asked = np.where(np.isin(history.assets, result.removed), 0.0, wanted)
-        self.days.append(_describe_day(history, due, result) | {"findings": " ".join(result.findings)})
+        self.days.append(_describe_day(history, decided, result) | {"findings": " ".join(result.findings)})
         invested, allowed = float(held[1:].sum()), float(result.weights[1:].sum())
-        if not due and abs(allowed - invested) <= self.band * invested:
+        if not decided and abs(allowed - invested) <= self.band * invested:
             return held
         return result.weights
 

@@ -87,6 +87,20 @@ def test_between_decisions_it_sells_and_buys_back_up_to_what_was_asked_for():
     assert (track.weights[:, 3] == 0).all()
 
 
+def test_a_strategy_that_changes_nothing_gets_back_what_was_sold():
+    """`held` returned is no wish for as little as the shield has left of it."""
+
+    class Hold(Half):
+        every = 5
+
+        def decide(self, history, held):
+            return held if held[1:].any() else super().decide(history, held)
+
+    market = Market.from_prices(stormy())
+    one, two = (simulate(market, ShieldedStrategy(each, LIMIT), start=market.dates[300]) for each in (Half(), Hold()))
+    np.testing.assert_array_equal(one.weights, two.weights)
+
+
 def test_within_the_band_nothing_is_traded():
     market = Market.from_prices(stormy())
     traded = {
