@@ -128,7 +128,7 @@ class RequestMiddleware:
         path, method = scope["path"], scope["method"]
         client = scope.get("client")
         caller = scope["caller"] = client[0] if client else "unknown"
-        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+        if [name for name, _ in scope["headers"]].count(b"host") > 1:
             raise ProblemError("several-hosts", "The request names several hosts: send one Host header.")
         if path in self.public:
             scope["known"] = await self._is_known(headers, caller)
