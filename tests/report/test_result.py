@@ -1,10 +1,12 @@
 """The report: its numbers are those of the record, its text is escaped, it asks nobody for anything."""
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest import Bootstrap, make_strategy, simulate
@@ -22,7 +24,7 @@ from portfolio_sdpo.backtest.run import BacktestSettings
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.report import figures
 from portfolio_sdpo.report.formats import percent
-from portfolio_sdpo.report.result import render_report
+from portfolio_sdpo.report.result import BacktestResult, render_report
 from portfolio_sdpo.report.sections import monthly
 
 EVIL = "</script><script>alert(1)</script>\"'&%{y}<b>"
@@ -294,3 +296,42 @@ def test_months_multiply_to_years(record):
 @pytest.mark.parametrize(("value", "text"), [(-0.0123, "−1.2\xa0%"), (-0.0001, "0.0\xa0%"), (12.0, "1,200.0\xa0%")])
 def test_percent(value, text):
     assert percent(value) == text
+
+
+def test_weeks_are_called_weeks_and_few_of_them_are_not_tested():
+    from portfolio_sdpo import backtest
+
+    index = pd.date_range("2015-01-02", periods=160, freq="W-FRI")
+    moves = np.random.default_rng(3).normal(0.002, 0.02, (160, 2))
+    frame = pd.DataFrame(100 * np.cumprod(1 + moves, axis=0), index=index, columns=["A", "B"])
+    result = backtest(frame, ["equal-weight", "inverse-volatility"], cvar=-0.5, intervals=20)
+    text, html = str(result), render_report(result.record)
+    assert "99 weeks" in text and "15-week returns" in text and "?" in text
+    assert "CVaR of 15 weeks" in html and "not tested" in html and "15 sessions" not in html
+    assert result.record.metrics[0]["sessions_per_year"] == 52
+    assert result.record.config["data"]["sessions_per_year"] == 52
+    years = result.record.metrics[0]["cvar_by_year"]
+    assert set(years) == {"2016", "2017", "2018"} and "Years broken" in html
+
+
+def test_the_same_risk_is_a_column_and_a_sentence(record, page):
+    compared = {each["strategy"]: each["same_risk"] for each in record.metrics}
+    assert compared["equal-weight"] is None
+    agent = compared["agent"]
+    assert agent["reference"] == "equal-weight" and 0 < min(agent["share"], agent["reference_share"]) <= 1
+    html = render_report(record)
+    assert "At the same risk" in html and "At the same realised CVaR" in html
+    assert percent(agent["growth"]) in html
+
+
+def test_an_older_record_shows_dashes(record):
+    metrics = [
+        {key: value for key, value in each.items() if key not in ("same_risk", "sessions_per_year", "total_return")}
+        for each in record.metrics
+    ]
+    for each in metrics:
+        each["promise"] = {key: value for key, value in each["promise"].items() if key != "tested"}
+    older = dataclasses.replace(record, metrics=metrics, superiority=None)
+    html = render_report(older)
+    assert "At the same risk" in html and "At the same realised CVaR" not in html and "90 sessions" in html
+    assert "–" in str(BacktestResult(older))

@@ -1,0 +1,99 @@
+"""The interval of the CVaR of periods: its parts by hand and against scipy, and how often it holds the truth."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm, t
+
+from portfolio_sdpo.backtest import Bootstrap, CvarLimit, check_promise
+from portfolio_sdpo.backtest.tail_interval import (
+    _log_likelihood,
+    _simulate,
+    _sum_periods,
+    draw_true_cvars,
+    find_interval,
+)
+
+CALM = np.random.default_rng(0).normal(0.0004, 0.01, 600)
+
+
+def test_likelihood_is_that_of_the_recursion():
+    returns = np.random.default_rng(1).normal(size=40)
+    law = persistence, shock, asymmetry, degrees = 0.97, 0.1, 0.8, 6.0
+    variance, expected = 1.0, 0.0
+    for move in returns:
+        scale = math.sqrt(variance * (degrees - 2) / degrees)
+        expected += t.logpdf(move, degrees, scale=scale)
+        moved = shock * (1 - asymmetry) + (2 * shock * asymmetry if move < 0 else 0.0)
+        variance = 1 - persistence + moved * move**2 + (persistence - shock) * variance
+    assert _log_likelihood(returns, np.array([law]))[0] == pytest.approx(expected)
+
+
+def test_simulated_laws_have_unit_variance_and_cluster():
+    paths = _simulate(np.tile([[0.98, 0.06, 0.3, 50.0]], (400, 1)), 1000, np.random.default_rng(2))
+    assert paths.mean() == pytest.approx(0.0, abs=0.01) and paths.var() == pytest.approx(1.0, abs=0.05)
+    squares = paths**2
+    later = np.mean((squares[:, 20:] - 1) * (squares[:, :-20] - 1)) / squares.var()
+    assert later > 0.03
+
+
+def test_sums_of_periods_by_hand():
+    assert _sum_periods(np.array([1.0, 2.0, 3.0, 4.0]), 3).tolist() == [6.0, 9.0]
+
+
+def test_draws_scale_with_the_track_and_repeat():
+    bootstrap = Bootstrap(draws=50, seed=3)
+    drawn = draw_true_cvars(CALM, 0.05, 1, bootstrap)
+    np.testing.assert_array_equal(drawn, draw_true_cvars(CALM.copy(), 0.05, 1, bootstrap))
+    np.testing.assert_allclose(draw_true_cvars(2 * CALM, 0.05, 1, bootstrap), 2 * drawn, rtol=1e-9)
+    assert not np.array_equal(drawn, draw_true_cvars(CALM, 0.05, 1, Bootstrap(draws=50, seed=4)))
+
+
+def test_a_constant_track_has_no_interval():
+    assert len(draw_true_cvars(np.full(400, 0.0001), 0.05, 15, Bootstrap(draws=5))) == 0
+    assert all(math.isnan(edge) for edge in find_interval(np.empty(0), 0.95))
+    promise = check_promise(np.full(400, 0.0001), CvarLimit(), Bootstrap(draws=5))
+    assert promise.tested and promise.kept and math.isnan(promise.p_value)
+
+
+def test_on_independent_days_it_is_about_as_wide_as_the_textbooks():
+    """The asymptotic variance of the CVaR of a normal law is known; the interval may be wider, hardly narrower."""
+    low, high = find_interval(draw_true_cvars(CALM, 0.05, 1, Bootstrap(draws=400)), 0.95)
+    quantile, tail = norm.ppf(0.05), -norm.pdf(norm.ppf(0.05)) / 0.05
+    second = 1 - norm.ppf(0.05) * norm.pdf(norm.ppf(0.05)) / 0.05
+    variance = (second - tail**2 + 0.95 * (tail - quantile) ** 2) / 0.05
+    textbook = 2 * 1.96 * 0.01 * math.sqrt(variance / len(CALM))
+    assert low < 0.01 * tail < high
+    assert 0.8 < (high - low) / textbook < 2.5
+
+
+def test_where_volatility_clusters_it_is_far_wider():
+    storms = 0.01 * _simulate(np.array([[0.99, 0.1, 0.9, 8.0]]), 600, np.random.default_rng(5))[0]
+    widths = []
+    for track in (CALM / CALM.std(), storms / storms.std()):
+        low, high = find_interval(draw_true_cvars(0.01 * track, 0.05, 5, Bootstrap(draws=200)), 0.95)
+        widths.append(high - low)
+    assert widths[1] > 1.5 * widths[0]
+
+
+def test_it_covers_where_resampled_blocks_do_not():
+    """Two years of a stormy law: the share of tracks whose interval holds the truth, and rejections of what is true."""
+    law, rng = np.array([[0.98, 0.1, 0.9, 8.0]]), np.random.default_rng(6)
+    long = _sum_periods(_simulate(np.repeat(law, 300, axis=0), 3000, rng), 5)
+    truth = 0.01 * np.sort(long.ravel())[: int(0.05 * long.size)].mean()
+    limit, covered, rejected = CvarLimit(bound=float(truth), horizon=5), 0, 0
+    tracks = 0.01 * _simulate(np.repeat(law, 40, axis=0), 504, rng)
+    for track in tracks:
+        promise = check_promise(track, limit, Bootstrap(draws=100))
+        covered += promise.interval[0] <= truth <= promise.interval[1]
+        rejected += promise.p_value < 0.05
+    assert covered >= 33 and rejected <= 6
+
+
+def test_on_few_periods_nothing_is_tested_and_a_breach_is_still_said():
+    promise = check_promise(CALM[:299], CvarLimit(bound=-0.2), Bootstrap(draws=20))
+    assert promise.windows == 19 and not promise.tested and promise.kept
+    assert math.isnan(promise.p_value) and math.isnan(promise.interval[0])
+    assert check_promise(CALM[:314], CvarLimit(), Bootstrap(draws=20)).tested
+    assert check_promise(CALM[:299] - 0.01, CvarLimit()).kept is False
