@@ -7,7 +7,7 @@ is shorter than a year, ratios to a volatility that is next to nothing, a window
 
 Intervals come from a stationary block bootstrap of the sessions (`bootstrap`); those of the CVaR of periods from
 simulated markets whose volatility clusters as the track's does (`tail_interval`), since resampled blocks of one past
-hardly differ in how stormy they are.
+hardly differ in how volatile they are.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """How far the realised CVaR of periods may lie from the true one, where volatility comes in clusters.
 
-A bootstrap of blocks rearranges the storms of one past, and no past shows how many there could have been: where
+A bootstrap of blocks rearranges the volatile months of one past, and no past shows how many there could have been: where
 volatility stays high or low for a year, its 95 % interval holds the true CVaR in about half of all cases. Here the
 distance between estimate and truth is read from simulated markets in which the truth is known:
 
 1. Returns are compared with a grid of GJR-GARCH laws (Glosten, Jagannathan and Runkle, 1993) with Student's t: for each
    of them, how likely it makes the track (its likelihood, times `_PERSISTENCES`' weights). Tracks as long as the real
    one are drawn from laws that are drawn in this proportion, so that a short track, which says little about how long
-   its storms last, gets a wide interval.
+   such months last, gets a wide interval.
 2. On every drawn track the same estimate is made. By as much as it misses the truth of its law, in proportion to the
    depth of the tail below the mean, the realised CVaR is taken to miss its own.
 
@@ -30,7 +30,7 @@ from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, 
 
 _PERSISTENCES = {0.5: 1.0, 0.8: 1.0, 0.98: 1.0, 0.99: 2.0, 0.995: 2.0}
 """Share of a session's excess variance that is left after the next, and the weight of such laws before anything is
-seen. Either storms are over within days, as behind a shield, or they last for months: a track that happens to be calm
+seen. Either clusters are over within days, as behind a shield, or they last for months: a track that happens to be calm
 would be taken for something between, and its interval would be too narrow."""
 _SHOCKS = (0.06, 0.10, 0.15, 0.22)
 """Share of a session's variance that the square of the one before moves."""
@@ -54,7 +54,7 @@ Laws = NDArray[np.float64]
 def find_interval(drawn: Array, level: float) -> tuple[float, float]:
     """The interval at that level of confidence from `draw_true_cvars`; NaN where nothing was drawn.
 
-    A calm past hides a deep tail more often than a stormy one invents it, so that less of what the level leaves out
+    A calm past hides a deep tail more often than a volatile one invents it, so that less of what the level leaves out
     lies below the interval than above.
     """
     if not len(drawn):

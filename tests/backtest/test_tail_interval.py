@@ -69,16 +69,16 @@ def test_on_independent_days_it_is_about_as_wide_as_the_textbooks():
 
 
 def test_where_volatility_clusters_it_is_far_wider():
-    storms = 0.01 * _simulate(np.array([[0.99, 0.1, 0.9, 8.0]]), 600, np.random.default_rng(5))[0]
+    clusters = 0.01 * _simulate(np.array([[0.99, 0.1, 0.9, 8.0]]), 600, np.random.default_rng(5))[0]
     widths = []
-    for track in (CALM / CALM.std(), storms / storms.std()):
+    for track in (CALM / CALM.std(), clusters / clusters.std()):
         low, high = find_interval(draw_true_cvars(0.01 * track, 0.05, 5, Bootstrap(draws=200)), 0.95)
         widths.append(high - low)
     assert widths[1] > 1.5 * widths[0]
 
 
 def test_it_covers_where_resampled_blocks_do_not():
-    """Two years of a stormy law: the share of tracks whose interval holds the truth, and rejections of what is true."""
+    """Two years of a volatile law: the share of tracks whose interval holds the truth, and rejections of what is true."""
     law, rng = np.array([[0.98, 0.1, 0.9, 8.0]]), np.random.default_rng(6)
     long = _sum_periods(_simulate(np.repeat(law, 300, axis=0), 3000, rng), 5)
     truth = 0.01 * np.sort(long.ravel())[: int(0.05 * long.size)].mean()
