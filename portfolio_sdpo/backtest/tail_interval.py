@@ -1,8 +1,8 @@
 """How far the realised CVaR of periods may lie from the true one, where volatility comes in clusters.
 
-A bootstrap of blocks rearranges the volatile months of one past, and no past shows how many there could have been: where
-volatility stays high or low for a year, its 95 % interval holds the true CVaR in about half of all cases. Here the
-distance between estimate and truth is read from simulated markets in which the truth is known:
+A bootstrap of blocks rearranges the volatile months of one past, and no past shows how many there could have been:
+where volatility stays high or low for a year, its 95 % interval holds the true CVaR in about half of all cases. Here
+the distance between estimate and truth is read from simulated markets in which the truth is known:
 
 1. Returns are compared with a grid of GJR-GARCH laws (Glosten, Jagannathan and Runkle, 1993) with Student's t: for each
    of them, how likely it makes the track (its likelihood, times `_PERSISTENCES`' weights). Tracks as long as the real

@@ -78,7 +78,7 @@ def test_where_volatility_clusters_it_is_far_wider():
 
 
 def test_it_covers_where_resampled_blocks_do_not():
-    """Two years of a volatile law: the share of tracks whose interval holds the truth, and rejections of what is true."""
+    """Two years of a volatile law: intervals that hold the truth, and rejections of what is true."""
     law, rng = np.array([[0.98, 0.1, 0.9, 8.0]]), np.random.default_rng(6)
     long = _sum_periods(_simulate(np.repeat(law, 300, axis=0), 3000, rng), 5)
     truth = 0.01 * np.sort(long.ravel())[: int(0.05 * long.size)].mean()

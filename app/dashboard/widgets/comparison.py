@@ -73,19 +73,20 @@ def render_differences(lines: Sequence[Line], rival: Line) -> str:
 
 
 def draw_risk_and_return(lines: Sequence[Line]) -> Spec:
-    """Growth a year over the realised CVaR, with their intervals."""
+    """Growth over the realised CVaR, with their intervals."""
     styles = line_styles([line.group for line in lines])
     data: list[Spec] = []
     for line in lines:
         record, colour = line.group.median, styles[line.group.name]["color"]
-        if record["cvar_window"] is None or record["cagr"] is None:
+        growth = "total_return" if record["cagr"] is None else "cagr"
+        if record["cvar_window"] is None or record.get(growth) is None:
             continue
         point: Spec = {
             "type": "scatter",
             "mode": "markers",
             "name": escape(line.group.title),
             "x": [record["cvar_window"]],
-            "y": [record["cagr"]],
+            "y": [record[growth]],
             "marker": {
                 "size": 11,
                 "color": colour,
@@ -94,7 +95,7 @@ def draw_risk_and_return(lines: Sequence[Line]) -> Spec:
             },
             "hovertemplate": "%{fullData.name}<br>CVaR %{x:.1%}<br>growth %{y:.1%}<extra></extra>",
         }
-        for side, field in (("x", "cvar_window"), ("y", "cagr")):
+        for side, field in (("x", "cvar_window"), ("y", growth)):
             low, high = record["intervals"].get(field, (None, None))
             if low is not None and high is not None:
                 point[f"error_{side}"] = {
@@ -138,7 +139,7 @@ def draw_risk_and_return(lines: Sequence[Line]) -> Spec:
         "showlegend": False,
         "hovermode": "closest",
         "xaxis": axis | {"title": {"text": "realised CVaR"}},
-        "yaxis": axis | {"title": {"text": "annual growth"}},
+        "yaxis": axis | {"title": {"text": "growth a year, or in all below a year"}},
         "shapes": shapes,
         "annotations": notes,
     }
