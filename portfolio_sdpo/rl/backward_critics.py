@@ -32,6 +32,8 @@ DIMENSION = 32
 """Cosines in the embedding of a level."""
 ROWS = 4000
 """Transitions of a rollout that a fit uses at most."""
+PACE = 3.0
+"""Learning rate in units of the forward critics': these take one epoch a rollout and have to keep up with the policy."""
 SHRINKAGES = torch.linspace(0.0, 1.5, 7)
 """Weights tried for Φ's differences between states: beyond 1 for a critic that has not come far enough yet."""
 
@@ -40,8 +42,15 @@ class BackwardCritics(CriticBank):
     """The backward critics of a run: one per (signal, discount) that a non-linear measure looks at."""
 
     def __init__(self, codec: ObservationCodec, keys: Sequence[tuple[str, float]], settings: CriticSettings) -> None:
-        """settings: of the forward critics, whose layers, learning rate and weight decay these have as well."""
-        changes = {"kind": "quantile", "dimension": DIMENSION, "epochs": 1, "averaging": 0.9, "kappa": 0.0}
+        """settings: of the forward critics, whose layers and weight decay these have as well."""
+        changes = {
+            "kind": "quantile",
+            "learning_rate": PACE * settings.learning_rate,
+            "dimension": DIMENSION,
+            "epochs": 1,
+            "averaging": 0.9,
+            "kappa": 0.0,
+        }
         small = CriticSettings(**{**dict(settings), **changes, "memory": 1, "transitions": None})
         super().__init__(codec, keys, small, action_width=1)
 

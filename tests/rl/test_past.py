@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 
 from portfolio_sdpo.envs.hedging import HedgingVectorEnv, observe
+from portfolio_sdpo.errors import InfeasibleConstraintError
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Constraint, Custom, CVaR, Entropic, Variance
 from portfolio_sdpo.rl.algorithms import CpoSettings, PcpoSettings, PdSdpoSettings, Problem, SdpoSettings, build
@@ -216,3 +217,37 @@ def test_checkpoints_of_trust_region_methods_without_one_still_open():
     torch.testing.assert_close(current.backward_critics.state_dict(), fresh)
     with pytest.raises(RuntimeError, match="critics"):
         current.load_state_dict({name: t for name, t in before.items() if not name.startswith("critics")})
+
+
+SMALL = {
+    "actor": {"hidden": (32,), "learning_rate": 3e-3},
+    "critic": {"kind": "quantile", "hidden": (32,), "atoms": 16, "dimension": 16, "learning_rate": 3e-3},
+    "risk_atoms": 16,
+    "phase_one": 40,
+}
+
+
+def find_hedge(settings: SdpoSettings) -> int:
+    """The iteration in which phase I of SDPO has brought the variance of the loss of one round below a half."""
+    env = HedgingVectorEnv(64)
+    constraint = Constraint.from_spec("variance of loss <= 0.5 discount=1")
+    torch.manual_seed(0)
+    codec = ObservationCodec(env.single_observation_space)
+    sdpo = build(settings, Problem(discount=1.0, constraints=(constraint,)), codec, env.single_action_space)
+    collector = Collector(env, ["reward", "loss"], env.horizon, seed=0)
+    for iteration in range(41):
+        rollout = collector.collect(sdpo.policy, iteration)
+        if sdpo.update(rollout, iteration, torch.Generator().manual_seed(iteration))["phase"] == 2.0:
+            return iteration
+    raise AssertionError("phase I neither succeeded nor failed")
+
+
+@pytest.mark.parametrize("estimator", ["score", "pathwise"])
+def test_phase_one_finds_the_hedge_by_default(estimator):
+    assert find_hedge(SdpoSettings.model_validate(SMALL | {"estimator": estimator})) < 40
+
+
+def test_phase_one_does_not_find_it_by_pasts_that_belong_to_other_states():
+    """Variance 0 exists, and the advice would be to relax the bound."""
+    with pytest.raises(InfeasibleConstraintError, match="relax the bound"):
+        find_hedge(SdpoSettings.model_validate(SMALL | {"pooled": True}))
