@@ -33,7 +33,7 @@ DIMENSION = 32
 ROWS = 4000
 """Transitions of a rollout that a fit uses at most."""
 PACE = 3.0
-"""Learning rate in units of the forward critics': these take one epoch a rollout and have to keep up with the policy."""
+"""Learning rate in units of the forward critics': with one epoch a rollout these have to keep up with the policy."""
 SHRINKAGES = torch.linspace(0.0, 1.5, 7)
 """Weights tried for Φ's differences between states: beyond 1 for a critic that has not come far enough yet."""
 

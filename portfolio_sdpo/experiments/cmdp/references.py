@@ -60,11 +60,12 @@ class References:
     upper_bound: float | None
     """no policy within the bounds has a higher objective (for a CVaR, or under a bound on one: about)"""
 
-    def share_of_gain(self, reached: float) -> float | None:
-        """(J − J_uniform) / (J_optimum − J_uniform), J the problem's objective."""
-        if self.optimum is None or self.optimum.value == self.uniform.value:
+    def share_of_gain(self, reached: float, start: float | None = None) -> float | None:
+        """(J − J_start) / (J_optimum − J_start), J the problem's objective; None starts from uniform."""
+        begun = self.uniform.value if start is None else start
+        if self.optimum is None or self.optimum.value == begun:
             return None
-        return (reached - self.uniform.value) / (self.optimum.value - self.uniform.value)
+        return (reached - begun) / (self.optimum.value - begun)
 
 
 def make_references(experiment: CmdpExperiment, cmdp_seed: int, root: Path) -> None:

@@ -24,7 +24,8 @@ def render_cmdp(summary: CmdpSummary) -> RenderableType:
     table = plain_table(summary.title, bold=True)
     table.add_column("policy", no_wrap=True)
     other = any(algorithm.final_objective for algorithm in summary.algorithms.values())
-    headers = ["runs", "return", *(["objective"] if other else []), "gain"]
+    started = any(algorithm.share_from_start for algorithm in summary.algorithms.values())
+    headers = ["runs", "return", *(["objective"] if other else []), "gain", *(["gain from\nstart"] if started else [])]
     for name, sharp in zip(summary.constraints, summary.sharp, strict=True):
         # `variance of reward <= 12` in lines; the reward goes without saying.
         headers.append(name.replace(" of reward ", "\n").replace(" of ", "\nof ", 1))
@@ -40,15 +41,17 @@ def render_cmdp(summary: CmdpSummary) -> RenderableType:
             format_spread(algorithm.final_return, 2),
             *([format_spread(algorithm.final_objective, 2)] if other else []),
             format_percent(algorithm.share_of_gain, 1),
+            *([format_percent(algorithm.share_from_start, 1)] if started else []),
             *cells,
             bound_cell,
         )
+    gains = [""] * (2 if started else 1)
     for name, values in summary.references.items():
         cells = []
         for index, sharp in enumerate(summary.sharp):
             cells += [format_spread(values[f"risk_{index}"], 2), *([""] * (3 if sharp else 2))]
         objective = [format_spread(values["objective"], 2)] if other else []
-        table.add_row(name, "", format_spread(values["return"], 2), *objective, "", *cells, "", style="dim")
+        table.add_row(name, "", format_spread(values["return"], 2), *objective, *gains, *cells, "", style="dim")
     statistics = render_statistics(summary.statistics)
     return Group(table, Text(""), Text(_note(summary), style="dim"), *statistics, *_troubles(summary))
 
@@ -82,7 +85,8 @@ def _note(summary: CmdpSummary) -> str:
     return (
         "Final policies, mean ± sd over runs. gain: share of what the optimum, the best policy within the bound, gains "
         "over the uniform one. breaks: share of iterations after phase I whose policy breaks the bound, "
-        f"{' or '.join(ways)}. Σ 1/η: the loss that Theorem 1 allows."
+        f"{' or '.join(ways)}. gain from start: the same over the policy that phase I found for all. Σ 1/η: the loss "
+        "that Theorem 1 allows, where no barrier ended on its tangent."
     )
 
 

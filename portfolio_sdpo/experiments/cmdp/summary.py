@@ -57,8 +57,11 @@ class RunSummary:
     """the problem's objective, as sharply as it is known; None where it is the expectation"""
     share_of_gain: float | None
     """of what the optimum within the bounds gains over the uniform policy, in the problem's objective"""
+    share_from_start: float | None
+    """the same over the policy that phase I found for all algorithms; None where all start from the uniform one"""
     suboptimality_bound: float | None
-    """Theorem 1: Σ 1/η_i, at most what the barriers cost at their optimum"""
+    """Theorem 1: Σ 1/η_i, at most what the barriers cost at their optimum; None where a barrier ended on its tangent,
+    of which the theorem says nothing"""
     risks: tuple[RunRisk, ...]
 
 
@@ -72,8 +75,9 @@ class AlgorithmSummary:
     final_return: Spread | None
     final_objective: Spread | None
     share_of_gain: Spread | None
+    share_from_start: Spread | None
     suboptimality_bound: float | None
-    """the largest"""
+    """the largest; None unless all runs have one"""
     risks: tuple[dict[str, Spread | float | None], ...]
     """by constraint; the fields of `RunRisk`, the worst excesses as the worst of all runs"""
 
@@ -89,7 +93,7 @@ class CmdpSummary:
     """how the sharp risk of each constraint was found"""
     algorithms: dict[str, AlgorithmSummary]
     references: dict[str, dict[str, Spread | None]]
-    """uniform, optimum, unconstrained → return, objective, risk_i over the CMDPs of these runs"""
+    """uniform, start (that phase I found), optimum, unconstrained → return, objective, risk_i over these runs"""
     runs: tuple[RunSummary, ...]
     statistics: SeedStatistics | None = None
     unfinished: tuple[str, ...] = ()
@@ -119,13 +123,16 @@ def summarise_cmdp(
             runs.append(_run(experiment, folder, known))
     runs.sort(key=lambda run: (run.seed, run.cmdp_seed))
     labels = [*experiment.algorithms, *sorted({run.label for run in runs} - set(experiment.algorithms))]
+    references = _over_cmdps([known[seed] for seed in dict.fromkeys(run.cmdp_seed for run in runs) if seed in known])
+    if starts := _over_starts(experiment, found):
+        references["start"] = starts
     summary = CmdpSummary(
         experiment=experiment.name,
         title=experiment.title,
         constraints=tuple(constraint.name for constraint in experiment.problem.constraints),
         sharp=tuple(_sharp_kind(found, index) for index in range(len(experiment.problem.constraints))),
         algorithms={label: _over_runs(own) for label in labels if (own := [run for run in runs if run.label == label])},
-        references=_over_cmdps([known[seed] for seed in dict.fromkeys(run.cmdp_seed for run in runs) if seed in known]),
+        references=references,
         runs=tuple(runs),
         statistics=SeedStatistics.of(cmdp_evidence(experiment, root, only)),
         unfinished=tuple(unfinished),
@@ -241,9 +248,9 @@ def _run(experiment: CmdpExperiment, folder: Path, known: dict[int, References])
     record = read_json(folder / "final.json")
     final = record["figures"]
     seed, cmdp_seed = int(record["seed"]), int(record["cmdp_seed"])
-    start = folder.parent / f"{START}-{cmdp_seed}-{seed}" / "metrics.parquet"
-    shared = len(read_rows(start)) if experiment.safe_start and start.exists() else 0
-    bound = rows[-1].get("suboptimality_bound")
+    start = _start_of(folder, record)
+    shared = len(read_rows(start / "metrics.parquet")) if experiment.safe_start and start.exists() else 0
+    started = _read_start(experiment, start)
     return RunSummary(
         label=record["label"],
         cmdp_seed=cmdp_seed,
@@ -253,12 +260,51 @@ def _run(experiment: CmdpExperiment, folder: Path, known: dict[int, References])
         final_return=final["exact_return"],
         final_objective=sharp_objective(final),
         share_of_gain=_share(known, cmdp_seed, _reached(final)),
-        suboptimality_bound=None if bound is None else float(bound),
+        share_from_start=None
+        if started is None or cmdp_seed not in known
+        else known[cmdp_seed].share_of_gain(_reached(final), _reached(started)),
+        suboptimality_bound=_suboptimality_bound(rows[-1], len(experiment.problem.constraints)),
         risks=tuple(
             summarise_risk(constraint, index, rows, final)
             for index, constraint in enumerate(experiment.problem.constraints)
         ),
     )
+
+
+def _suboptimality_bound(row: LogRow, constraints: int) -> float | None:
+    """Σ 1/η_i of a log's last row, where the condition of Theorem 1 holds: every barrier is at its logarithm."""
+    interior = all(row.get(f"regime_{index}", "interior") == "interior" for index in range(constraints))
+    return float(row["suboptimality_bound"]) if interior and "suboptimality_bound" in row else None
+
+
+def _start_of(folder: Path, record: Mapping[str, Any]) -> Path:
+    """The folder of the run that found the start of another run."""
+    return folder.parent / f"{START}-{record['cmdp_seed']}-{record['seed']}"
+
+
+def _read_start(experiment: CmdpExperiment, start: Path) -> dict[str, Any] | None:
+    """What the policy that phase I found is worth, if all algorithms start from one."""
+    if experiment.safe_start is None or not (start / "final.json").exists():
+        return None
+    return dict(read_json(start / "final.json")["figures"])
+
+
+def _over_starts(experiment: CmdpExperiment, folders: Sequence[Path]) -> dict[str, Spread | None]:
+    """Return, objective and risks of the starts, each once; empty where there are none."""
+    starts = [folder for folder in folders if folder.name.startswith(f"{START}-")]
+    figures = [found for folder in starts if (found := _read_start(experiment, folder)) is not None]
+    if not figures:
+        return {}
+    risks = {
+        f"risk_{index}": Spread.of(found[f"{sharp_kind(found, index) or 'true'}_risk_{index}"] for found in figures)
+        for index in range(len(experiment.problem.constraints))
+    }
+    objectives = [sharp_objective(found) for found in figures]
+    return {
+        "return": Spread.of(found["exact_return"] for found in figures),
+        "objective": Spread.of(objectives) if None not in objectives else None,
+        **risks,
+    }
 
 
 def _outdated(experiment: CmdpExperiment, folder: Path) -> bool:
@@ -289,7 +335,8 @@ def _over_runs(runs: Sequence[RunSummary]) -> AlgorithmSummary:
         final_return=Spread.of(run.final_return for run in runs),
         final_objective=Spread.of(run.final_objective for run in runs),
         share_of_gain=Spread.of(run.share_of_gain for run in runs),
-        suboptimality_bound=max(bounds, default=None),
+        share_from_start=Spread.of(run.share_from_start for run in runs),
+        suboptimality_bound=max(bounds) if len(bounds) == len(runs) else None,
         risks=tuple(risks),
     )
 

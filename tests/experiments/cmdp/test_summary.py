@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
+from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, SafeStart
 from portfolio_sdpo.experiments.cmdp.references import Reference, References, compute_references
+from portfolio_sdpo.experiments.cmdp.report import render_cmdp
 from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs
 from portfolio_sdpo.experiments.cmdp.summary import RunRisk, Spread, summarise_cmdp, summarise_risk
 from portfolio_sdpo.experiments.engine.folders import write_json
@@ -71,6 +73,7 @@ def test_spread():
 def test_share_of_gain():
     known = References(Reference(10.0, (3.0,)), Reference(40.0, (9.0,)), Reference(30.0, (4.0,)), 31.0)
     assert known.share_of_gain(25.0) == 0.75
+    assert known.share_of_gain(25.0, start=20.0) == 0.5
     assert References(known.uniform, known.unconstrained, None, None).share_of_gain(25.0) is None
 
 
@@ -125,6 +128,36 @@ def test_an_experiment_sums_up(tiny: CmdpExperiment, made_up: Path):
     assert summary.unfinished == ("ppo-12-1",)
     assert (summary.sharp, summary.outdated, summary.failures) == (("exact",), (), {})
     assert json.loads((made_up / "summary.json").read_text())["algorithms"]["ppo"]["runs"] == 1
+
+
+def test_what_phase_one_earned_is_told_apart(tiny: CmdpExperiment, made_up: Path):
+    """All start at 15: of the 15 to the optimum at 30 that leaves, SDPO has earned 10."""
+    safe_start = SafeStart(algorithm=tiny.algorithms["sdpo"], iterations=5, episodes=2, bounds=(3.0,))
+    started = CmdpExperiment(**{**dict(tiny), "safe_start": safe_start})
+    figures = {"exact_return": 15.0, "true_risk_0": 2.5, "exact_risk_0": 2.0}
+    for name in ("start-11-0", "start-12-1"):
+        (made_up / name).mkdir()
+        write_json(made_up / name / "config.json", {"fingerprint": "", "settings": {}})
+        write_json(made_up / name / "final.json", {"label": "start", "figures": figures})
+        write_rows(made_up / name / "metrics.parquet", log([3.0], [3.0]))
+    summary = summarise_cmdp(started, made_up)
+    by_name = {f"{run.label}-{run.cmdp_seed}-{run.seed}": run for run in summary.runs}
+    assert by_name["sdpo-11-0"].share_from_start == pytest.approx((25 - 15) / (30 - 15))
+    assert by_name["ppo-11-0"].share_from_start == pytest.approx((35 - 15) / (30 - 15))
+    assert summary.references["start"]["return"] == Spread(15.0, 0.0)
+    assert summary.references["start"]["risk_0"] == Spread(2.0, 0.0)
+    console = Console(record=True, width=200)
+    console.print(render_cmdp(summary))
+    assert "from" in (page := console.export_text()) and "start" in page
+
+
+def test_theorem_1_stands_only_where_no_barrier_ended_on_its_tangent(tiny: CmdpExperiment, made_up: Path):
+    folder = made_up / "sdpo-12-1"
+    more = {"exact_return": 20.0, "suboptimality_bound": 0.5, "regime_0": "margin"}
+    write_rows(folder / "metrics.parquet", log([3.5] * 4, [3.5] * 4, **more))
+    summary = summarise_cmdp(tiny, made_up)
+    assert [run.suboptimality_bound for run in summary.runs if run.label == "sdpo"] == [0.5, None]
+    assert summary.algorithms["sdpo"].suboptimality_bound is None
 
 
 def test_failed_and_outdated_runs_are_named(tiny: CmdpExperiment, made_up: Path):
