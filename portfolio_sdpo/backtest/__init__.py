@@ -8,7 +8,7 @@ through a frame of prices and returns a `BacktestResult`; its parameters are doc
 >>> prices = portfolio_sdpo.load_prices("sample")
 >>> result = portfolio_sdpo.backtest(prices, ["equal-weight"], start="2021-01-04", intervals=False)
 >>> result.wealth.iloc[-1].round(3).to_dict()
-{'equal-weight': 1.24}
+{'equal-weight': 1.227}
 
 Its parts, one by one:
 
@@ -16,7 +16,7 @@ Its parts, one by one:
 >>> from portfolio_sdpo.portfolio.market import Market
 >>> days = pd.to_datetime(["2019-01-02", "2019-01-03", "2019-01-04"])
 >>> market = Market.from_prices(pd.DataFrame({"AAPL": [100.0, 110.0, 99.0], "MSFT": [50.0, 50.0, 55.0]}, index=days))
->>> track = simulate(market, make_strategy("equal-weight", every=1))
+>>> track = simulate(market, make_strategy("equal-weight", every=1), execution="same-close")
 >>> track.wealth.round(4).tolist()  # decided at the first close, traded at the second
 [1.0, 1.0, 1.0]
 >>> simulate(market, make_strategy("equal-weight", every=1), execution="same-close").wealth.round(4).tolist()

@@ -125,10 +125,10 @@ def backtest(
     ...     prices, {"1/N": "equal-weight", "cash": "cash"}, start="2019-01-02", end="2019-12-31", cash=0.02,
     ...     intervals=False,
     ... )
-    >>> result.metrics[["cagr", "max_drawdown", "kept_limit"]].round(3).rename_axis(None)
-           cagr  max_drawdown  kept_limit
-    1/N   0.373        -0.123       False
-    cash  0.020         0.000        True
+    >>> result.metrics[["total_return", "max_drawdown", "kept_limit"]].round(3).rename_axis(None)
+          total_return  max_drawdown  kept_limit
+    1/N          0.413        -0.123       False
+    cash         0.020         0.000        True
     >>> result.returns.shape, result.weights["1/N"].shape
     ((251, 2), (252, 10))
 
@@ -140,7 +140,7 @@ def backtest(
     ...         return {"CASH": 0.5, "AAPL": 0.5}
     >>> own = backtest(prices, [Halves()], start="2019-01-02", end="2019-12-31", intervals=False)
     >>> own.wealth["Halves"].iloc[-1].round(2)
-    np.float64(1.39)
+    np.float64(1.47)
     """
     frame = check_prices(prices)
     named = _name_strategies(strategies)
