@@ -62,7 +62,7 @@ class Always:
         self.policy = policy
 
     def decide(self, history: Market, held):
-        return self.policy.allocate(history, 1.0, LIMIT)
+        return self.policy.allocate(history)
 
 
 def load_market(snapshot: str) -> tuple[Market, str]:
@@ -98,7 +98,8 @@ def walk(market: Market, vintages: Path, folder: Path) -> dict:
         path = folder / f"{name}.npz"
         if path.exists():
             continue
-        track = simulate(market, ShieldedStrategy(strategy, LIMIT), start=f"{START}-01-01", end=f"{END}-12-31", fee=FEE)
+        last = market.dates[market.dates < np.datetime64(f"{END + 1}-01-01")][-1]
+        track = simulate(market, ShieldedStrategy(strategy, LIMIT), start=f"{START}-01-01", end=last, fee=FEE)
         deviations = [row["deviation"] for row in getattr(strategy, "trace", [])]
         np.savez(
             path,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from portfolio_sdpo.portfolio.accounting import hold, trade
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
-from portfolio_sdpo.portfolio.features import YEAR
+from portfolio_sdpo.portfolio.features import LONG, YEAR
 from portfolio_sdpo.portfolio.filtered_shield import daily_excess
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array, Market, all_cash
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
@@ -105,22 +105,23 @@ def judge(returns: Array, base: Array, cash: Array, limit: CvarLimit) -> Deviati
 
 def _decide(policy: SharedPolicy, history: Market, rows: NDArray[np.intp], limit: CvarLimit) -> Decisions:
     """What the policy and equal weights hold from these rows on."""
-    proposal = policy.propose(history, rows)
-    listed = history.listed[rows, 1:]
-    equal = listed / np.maximum(listed.sum(axis=1, keepdims=True), 1)
-    decided: Decisions = {}
-    for row, ours, share, theirs in zip(rows, proposal.shares, proposal.budget, equal, strict=True):
-        past = history.until(int(row))
-        decided[history.dates[row]] = (_invest(ours, share, past, limit), _invest(theirs, 1.0, past, limit))
-    return decided
+    ours = policy.propose(history, rows)
+    equal = policy.propose(history, rows, deviation=0.0)
+    return {
+        history.dates[row]: (
+            _invest(mine, history.until(int(row)), limit),
+            _invest(all_alike, history.until(int(row)), limit),
+        )
+        for row, mine, all_alike in zip(rows, ours, equal, strict=True)
+    }
 
 
-def _invest(shares: Array, budget: float, history: Market, limit: CvarLimit) -> Array:
-    """Weights [A] of a mix [N] at the exposure that the limit allows, times the share of the budget."""
+def _invest(shares: Array, history: Market, limit: CvarLimit) -> Array:
+    """Weights [A] of a mix [N] at the exposure that the limit allows."""
     cash = float(history.gross_returns[-1, 0] - 1.0)
-    recent = history if len(history) <= 1260 else history.between(history.dates[-1260])
+    recent = history if len(history) <= LONG else history.between(history.dates[-LONG])
     excess = daily_excess(np.concatenate([[0.0], shares]), recent)
-    exposure = min(1.0, budget * normal_exposure(excess, cash, limit))
+    exposure = min(1.0, normal_exposure(excess, cash, limit))
     return np.concatenate([[1.0 - exposure * shares.sum()], exposure * shares])
 
 

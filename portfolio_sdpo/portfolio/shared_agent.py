@@ -55,4 +55,4 @@ class SharedAgent:
                 "years": found.years,
             }
         )
-        return self.policy.allocate(history, found.value, self.limit)
+        return self.policy.allocate(history, found.value)

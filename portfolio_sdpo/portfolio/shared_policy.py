@@ -25,11 +25,8 @@ from safetensors.torch import load, save
 
 from portfolio_sdpo.common.files import write_atomically
 from portfolio_sdpo.errors import CheckpointError
-from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.features import REACH, compute_features
-from portfolio_sdpo.portfolio.filtered_shield import daily_excess
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash
-from portfolio_sdpo.portfolio.sequences import normal_exposure
 from portfolio_sdpo.portfolio.shared_network import Seen, SharedNetwork, mix
 from portfolio_sdpo.rl.checkpoint import single_thread
 
@@ -47,16 +44,6 @@ class Vintage:
 
 
 @dataclass(frozen=True, eq=False)
-class Proposal:
-    """What a policy would hold at K closes, as if the shield were not there."""
-
-    shares: Array
-    """[K, N] of what is invested; sums to 1, or to 0 where nothing is listed."""
-    budget: Array
-    """[K] share of the risk budget that is to be used."""
-
-
-@dataclass(frozen=True, eq=False)
 class SharedPolicy:
     """Vintages of one small network that is shared by all assets."""
 
@@ -70,32 +57,30 @@ class SharedPolicy:
         before = [vintage for vintage in self.vintages if vintage.until < day]
         return before[-1] if before else None
 
-    def propose(self, market: Market, rows: NDArray[np.intp], deviation: float = 1.0) -> Proposal:
-        """The proposals at the closes `rows` [K], each by the vintage of its day and from what was known then."""
+    def propose(self, market: Market, rows: NDArray[np.intp], deviation: float = 1.0) -> Array:
+        """Shares [K, N] of what is invested at the closes `rows` [K], each by the vintage of its day, from its past.
+
+        They sum to 1, or to 0 where nothing is listed. The network's share of the risk budget is not used: in training
+        it stands for the shield's answer to losses in progress, and behind the shield itself it only added trades.
+        """
         seen = Seen.of(compute_features(market, rows))
-        count = len(rows)
         listed = market.listed[rows, 1:]
         shares = np.where(listed, 1.0, 0.0) / np.maximum(listed.sum(axis=1, keepdims=True), 1)
-        budget = np.ones(count)
         index = np.searchsorted([vintage.until for vintage in self.vintages], market.dates[rows], side="left") - 1
         with single_thread(), torch.no_grad():
             for number in np.unique(index[index >= 0]) if deviation > 0.0 else ():
                 mine = np.flatnonzero(index == number)
                 part = seen.at(torch.as_tensor(mine))
-                outputs = [member(part) for member in self.vintages[number].members]
-                mixes = [mix(logits, part.listed, deviation) for logits, _ in outputs]
+                mixes = [mix(member(part)[0], part.listed, deviation) for member in self.vintages[number].members]
                 shares[mine] = torch.stack(mixes).mean(0).double().numpy()
-                used = torch.stack([share for _, share in outputs]).mean(0).double().numpy()
-                budget[mine] = 1.0 - deviation * (1.0 - used)
-        return Proposal(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-12), budget)
+        return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-12))
 
-    def allocate(self, history: Market, deviation: float = 1.0, limit: CvarLimit | None = None) -> Array:
-        """The weights [A] at the last close of the history, for the shield to check.
+    def allocate(self, history: Market, deviation: float = 1.0) -> Array:
+        """The weights [A] at the last close of the history, fully invested: the shield decides how much stays in cash.
 
-        At a deviation of 0 these are equal weights, fully invested; at 1 the policy decides alone. What it leaves in
-        cash it leaves for the limit: its share of the exposure that the limit allows at the forecast volatility.
+        At a deviation of 0 these are equal weights, at 1 the policy decides alone.
         """
-        recent = _recent(history)
+        recent = history if len(history) <= REACH else history.between(history.dates[-REACH])
         order = np.array(sorted(range(len(recent.tickers)), key=recent.tickers.__getitem__), dtype=np.intp)
         order = order[recent.listed[:, 1 + order].any(axis=0)]
         weights = all_cash(len(history.assets))
@@ -109,15 +94,8 @@ class SharedPolicy:
             gross_returns=np.ascontiguousarray(recent.gross_returns[:, columns]),
             listed=np.ascontiguousarray(recent.listed[:, columns]),
         )
-        proposal = self.propose(known, np.array([len(known) - 1]), deviation)
-        shares, budget = proposal.shares[0], proposal.budget[0]
-        exposure = 1.0
-        if budget < 1.0:
-            excess = daily_excess(np.concatenate([[0.0], shares]), known)
-            cash = float(known.gross_returns[-1, 0] - 1.0)
-            exposure = min(1.0, budget * normal_exposure(excess, cash, limit or CvarLimit()))
-        weights[1 + order] = exposure * shares
-        weights[0] = max(1.0 - float((exposure * shares).sum()), 0.0)
+        weights[0] = 0.0
+        weights[1 + order] = self.propose(known, np.array([len(known) - 1]), deviation)[0]
         return weights
 
     def save(self, path: Path) -> None:
@@ -171,11 +149,6 @@ def join_vintages(policies: Sequence[SharedPolicy], card: Mapping[str, Any]) -> 
     """One policy with the vintages of several."""
     vintages = sorted((vintage for policy in policies for vintage in policy.vintages), key=lambda each: each.until)
     return SharedPolicy(tuple(vintages), card)
-
-
-def _recent(history: Market) -> Market:
-    """The last sessions of the history, as many as a decision looks at."""
-    return history if len(history) <= REACH else history.between(history.dates[-REACH])
 
 
 def _select(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

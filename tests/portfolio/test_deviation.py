@@ -76,11 +76,11 @@ def test_planted_momentum_is_found_and_exploited(planted):
         """Knows by which rule the market is made."""
 
         def propose(self, market, rows, deviation=1.0):
-            proposal = super().propose(market, rows, 0.0)
+            if deviation == 0.0:
+                return super().propose(market, rows, deviation)
             past = np.stack([market.gross_returns[row - 256 : row - 4, 1:].prod(axis=0) for row in rows])
             chosen = past > np.median(past, axis=1, keepdims=True)
-            proposal.shares[:] = chosen / chosen.sum(axis=1, keepdims=True)
-            return proposal
+            return chosen / chosen.sum(axis=1, keepdims=True)
 
     known = earn_deviation(Clairvoyant(policy.vintages), market)
     assert known.growth > 0.03
