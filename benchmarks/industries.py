@@ -115,8 +115,9 @@ def walk(market: Market, vintages: Path, folder: Path) -> dict:
 
 def summarise(folder: Path, names: list[str]) -> dict:
     tracks = {name: np.load(folder / f"{name}.npz") for name in names}
-    cash = tracks["equal-weight"]["cash"]
-    years = tracks["equal-weight"]["dates"].astype("datetime64[Y]").astype(int) + 1970
+    first = next(iter(tracks.values()))
+    cash = first["cash"]
+    years = first["dates"].astype("datetime64[Y]").astype(int) + 1970
     rows = {}
     for name, track in tracks.items():
         returns = track["returns"]
@@ -127,7 +128,7 @@ def summarise(folder: Path, names: list[str]) -> dict:
             "turnover": float(track["turnover"]),
             "broken_years": [year for year, value in by_year.items() if value < LIMIT.bound],
         }
-        for agent in ("sdpo", "policy"):
+        for agent in sorted({"sdpo", "policy"} & set(tracks)):
             rows[name][f"{agent}_beyond"] = compare(tracks[agent]["returns"], returns, cash, years)
     return {"years": len(np.unique(years)), "strategies": rows}
 
@@ -176,7 +177,7 @@ def scale(returns: np.ndarray, cash: np.ndarray, least: float) -> np.ndarray:
 
 
 def ship(market: Market, digest: str, vintages: Path, folder: Path) -> None:
-    results = summarise(folder, [*RIVALS, "policy", "sdpo"])
+    results = summarise(folder, sorted(path.stem for path in folder.glob("*.npz")))
     policy = load_vintages(vintages)
     card = {
         "data": "ten US industry portfolios, value-weighted daily total returns, and the one-month Treasury bill: "
@@ -189,8 +190,8 @@ def ship(market: Market, digest: str, vintages: Path, folder: Path) -> None:
         "settings": SharedSettings().model_dump(mode="json"),
         "version": __version__,
         "results": results,
-        "limits": "Trained on portfolios of many stocks. On other universes it deviates from equal weights as far as "
-        "their own past supports it; on single stocks it mostly does not.",
+        "limits": "Trained on portfolios of many stocks, of one country. Elsewhere it deviates from equal weights only "
+        "as far as the universe's own past supports it. The same industries were seen in training.",
     }
     SharedPolicy(policy.vintages, card).save(SHIPPED)
 

@@ -6,7 +6,7 @@ from portfolio_sdpo.errors import CheckpointError
 from portfolio_sdpo.portfolio.features import REACH, compute_features
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.shared_network import SharedNetwork
-from portfolio_sdpo.portfolio.shared_policy import SharedPolicy, Vintage
+from portfolio_sdpo.portfolio.shared_policy import SHIPPED, SharedPolicy, Vintage, load_shipped_policy
 from tests.portfolio.shared_markets import draw_noise, make_market
 
 
@@ -121,3 +121,15 @@ def test_a_damaged_file_is_refused_in_a_sentence(tmp_path):
         SharedPolicy.load(path)
     with pytest.raises(CheckpointError, match="cannot be read"):
         SharedPolicy.load(tmp_path / "missing")
+
+
+def test_the_shipped_policy_says_where_it_comes_from_and_decides_at_once():
+    policy = load_shipped_policy()
+    assert SHIPPED.stat().st_size < 200_000
+    assert {"data", "data_sha256", "first", "last", "command", "settings", "version", "results", "limits"} <= set(
+        policy.card
+    )
+    assert policy.card["vintages"] == [str(vintage.until) for vintage in policy.vintages]
+    assert str(policy.vintages[0].until) < "1936" and str(policy.vintages[-1].until) == policy.card["last"]
+    weights = policy.allocate(draw_noise(600, 500, seed=0))
+    assert weights.sum() == pytest.approx(1.0) and np.ptp(weights[1:]) > 0.0
