@@ -12,7 +12,7 @@ from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
 from portfolio_sdpo.portfolio.market import Market
-from portfolio_sdpo.portfolio.path_growth import grow_from_cash
+from portfolio_sdpo.portfolio.path_growth import draw_start, grow_as_deployed
 from portfolio_sdpo.portfolio.return_measures import Volatility
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.risk import CVaR
@@ -40,6 +40,9 @@ EACH = pytest.mark.parametrize("learner", LEARNERS)
 
 def with_learner(name: str) -> AgentSettings:
     return AgentSettings(**(dict(QUICK) | {"learner": LEARNERS[name], "paths": 10, "episodes": 20, "first": 4}))
+
+
+FROM_CASH = {"training": "from-cash", "execution": "same-close"}
 
 
 def cash(market: Market):
@@ -93,10 +96,12 @@ def test_learns_from_either_kind_of_scenarios_and_keeps_a_trace(scenarios):
     assert agent.trace[0]["bound"] == pytest.approx(np.log(0.95))
 
 
-def test_a_fee_keeps_it_from_trading():
+def test_a_fee_keeps_it_from_leaving_cash():
+    """Where training starts in cash: who is invested already has paid."""
     market = Market.from_prices(prices())
     free, dear = (
-        simulate(market, Agent(QUICK.model_copy(update={"fee": fee})), start=market.dates[120]) for fee in (0.0, 0.05)
+        simulate(market, Agent(QUICK.model_copy(update={"fee": fee, **FROM_CASH})), start=market.dates[120])
+        for fee in (0.0, 0.05)
     )
     assert dear.turnover.sum() < 0.5 * free.turnover.sum()
 
@@ -198,5 +203,7 @@ def test_its_estimate_is_of_today_and_not_of_calmer_days():
     rows = source.draw(np.random.default_rng(1), np.zeros(20_000, dtype=int))
     paths = torch.as_tensor(source.gross_returns[rows], dtype=torch.float32), torch.as_tensor(source.listed[rows])
     with torch.no_grad():
-        true = CVaR(alpha=0.1)(grow_from_cash(agent.learner.algorithm.previous, *paths).sum(-1)).item()
+        start = draw_start(paths[1][:, 0], torch.Generator().manual_seed(0))
+        growth = grow_as_deployed(agent.learner.algorithm.previous, *paths, start, settings.deployment)
+        true = CVaR(alpha=0.1)(growth.sum(-1)).item()
     assert agent.trace[-1]["risk"] == pytest.approx(true, rel=0.15)
