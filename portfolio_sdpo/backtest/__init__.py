@@ -18,7 +18,7 @@ Its parts, one by one:
 >>> market = Market.from_prices(pd.DataFrame({"AAPL": [100.0, 110.0, 99.0], "MSFT": [50.0, 50.0, 55.0]}, index=days))
 >>> track = simulate(market, make_strategy("equal-weight", every=1), execution="same-close")
 >>> track.wealth.round(4).tolist()  # decided at the first close, traded at the second
-[1.0, 1.0, 1.0]
+[1.0, 1.05, 1.05]
 >>> simulate(market, make_strategy("equal-weight", every=1), execution="same-close").wealth.round(4).tolist()
 [1.0, 1.05, 1.05]
 """
