@@ -61,7 +61,9 @@ def measure_deployed_risk(agent: Agent, market: Market, sessions: int, seed: int
     )
     periods = window_returns(track.returns[BURN_IN:], settings.limit.horizon)
     deployed = float(conditional_value_at_risk(periods, settings.limit.alpha))
-    return DeployedRisk(agent.estimate_promise(market), deployed)
+    promised = agent.estimate_promise(market)
+    assert promised is not None  # it has scenarios
+    return DeployedRisk(promised, deployed)
 
 
 def _draw_history(scenarios: Resample, market: Market, sessions: int, seed: int) -> Market:

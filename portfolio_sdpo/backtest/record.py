@@ -35,6 +35,8 @@ TrackKind = Literal["agent", "shielded", "benchmark"]
 KEYS = ("strategy", "seed", "date")
 TRACE_COLUMNS = ("iteration", "objective", "risk", "bound", "slack", "regime")
 """Of an agent's training, beside the date: `slack` is positive inside the bound."""
+EVIDENCE_COLUMNS = ("deviation", "growth", "error", "years")
+"""Of a shared policy besides: how far each decision deviates from equal weights, and on what evidence."""
 MAIN_BENCHMARKS = ("maximum-return", "equal-weight", "minimum-cvar", "minimum-variance", "risk-parity", "cash")
 """Those that a reader wants to see first."""
 
@@ -54,7 +56,7 @@ class StrategyRun:
     seed: int | None = None
     """None for what has no randomness."""
     trace: Sequence[dict[str, Any]] = ()
-    """Rows with `date` and the columns TRACE_COLUMNS."""
+    """Rows with `date` and the columns TRACE_COLUMNS, of a shared policy EVIDENCE_COLUMNS besides."""
     shield: Sequence[dict[str, Any]] = ()
     """Rows of `shielded.ShieldedStrategy.days`."""
 
@@ -303,13 +305,14 @@ def make_trace_table(runs: Sequence[StrategyRun]) -> pd.DataFrame | None:
     for run in runs:
         if not run.trace:
             continue
-        rows = pd.DataFrame(list(run.trace), columns=["date", *TRACE_COLUMNS])
+        more = [name for name in EVIDENCE_COLUMNS if name in run.trace[0]]
+        rows = pd.DataFrame(list(run.trace), columns=["date", *TRACE_COLUMNS, *more])
         try:
             dates = rows.pop("date").to_numpy().astype("datetime64[D]")
-            numbers = rows.astype(dict.fromkeys(TRACE_COLUMNS[:-1], "float64"))
+            numbers = rows.astype(dict.fromkeys([*TRACE_COLUMNS[:-1], *more], "float64"))
         except (TypeError, ValueError) as error:
             raise BacktestError(f"The training trace of {run.track.name} cannot be read ({error}).") from None
-        frames.append(_keyed(run, dates, {name: numbers[name].to_numpy() for name in TRACE_COLUMNS}))
+        frames.append(_keyed(run, dates, {name: numbers[name].to_numpy() for name in numbers}))
     return pd.concat(frames, ignore_index=True).astype({"regime": "str"}) if frames else None
 
 

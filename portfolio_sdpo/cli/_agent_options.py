@@ -26,7 +26,7 @@ PresetName = Annotated[
     str,
     typer.Option(
         "--preset",
-        metavar="default|paper-stocks|...",
+        metavar="default|shared|paper-stocks|...",
         help="What everything left out is taken from.",
         autocompletion=_completion.presets,
     ),

@@ -33,7 +33,7 @@ def render_list(found: Sequence[Model], champion: Promotion | None, damaged: Seq
             model.label,
             str(model.as_of),
             f"{today['limit']:.1%}",
-            f"{today['promised']:z.1%}",
+            _percent(today["promised"]),
             model.parent or "–",
             style="bold green" if live else "",
         )
@@ -56,7 +56,9 @@ def render_model(model: Model, champion: Promotion | None, history: Sequence[Pro
         "assets": f"{len(model.assets) - 1} stocks and cash",
         "learner": str(model.settings["learner"]["kind"]),
         "limit": f"CVaR of the worst {limit['alpha'] * 100:g} % of {limit['horizon']} sessions at {limit['bound']:.1%}",
-        "promised": f"{today['promised']:z.1%} on its scenarios, {today['past_shielded']:z.1%} shielded on the past",
+        "promised": f"{_percent(today['promised'])} on its scenarios, {_percent(today['past_shielded'])} shielded on "
+        "the past",
+        **({"evidence": str(today["evidence"]["sentence"])} if "evidence" in today else {}),
         "parent": model.parent or "–",
         "created": f"{model.created_at:%Y-%m-%d %H:%M} UTC, added {model.added_at:%Y-%m-%d %H:%M}",
         "content": f"sha256 {model.content_hash[:HASH]}",
@@ -99,7 +101,7 @@ def render_comparison(one: Model, other: Model, champion: Promotion | None) -> R
         "as of": found["as_of"],
         "prices": [each[:HASH] for each in found["data_hash"]],
         "seed": [model.config["seed"] for model in (one, other)],
-        "promised CVaR": [f"{each:z.1%}" for each in found["promised"]],
+        "promised CVaR": [_percent(each) for each in found["promised"]],
     }
     lines: list[RenderableType] = [_side_by_side(names, facts)]
     for title, rows, empty in (
@@ -190,3 +192,7 @@ def _table(*columns: str) -> Table:
             column, justify="right" if numeric else "left", overflow="fold", no_wrap=column in ("id", "parent")
         )
     return table
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:z.1%}"

@@ -115,7 +115,7 @@ def backtest(
         preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, execution, shield, shield_form
     )
     from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
-    from portfolio_sdpo.portfolio.agent import Agent
+    from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
 
     settings = BacktestSettings(
         snapshot=snapshot,
@@ -137,7 +137,7 @@ def backtest(
         **({} if shielded is None else {"shielded": [part.strip() for part in shielded.split(",")]}),
         bootstrap={"seed": chosen[0]},
     )
-    agents = [Agent(learning, seed, label) for label, learning in plan.agents.items() for seed in chosen]
+    agents = [build_agent(learning, seed, label) for label, learning in plan.agents.items() for seed in chosen]
     _run(settings, agents, out, jobs, restart, as_json)
 
 

@@ -29,6 +29,7 @@ from portfolio_sdpo.portfolio.path_growth import Deployment
 from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk
 from portfolio_sdpo.portfolio.scenarios import Replay, Resample, ScenarioKind, Scenarios, window_paths
+from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings
 from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule
@@ -54,10 +55,12 @@ def name_kind(learner: Mapping[str, Any]) -> dict[str, Any]:
 
 def _resolve_learner(data: Any) -> Any:
     """The settings that a table stands for."""
-    if isinstance(data, AnalyticSettings):
+    if isinstance(data, AnalyticSettings | SharedPolicySettings):
         return data
     if isinstance(data, Mapping):
         fields = name_kind(data)
+        if fields.get("kind") == "shared":
+            return SharedPolicySettings.__pydantic_validator__.validate_python(fields)
         if fields.get("kind") == "analytic":
             return AnalyticSettings.__pydantic_validator__.validate_python(fields)
     return resolve_settings(data)
@@ -66,9 +69,9 @@ def _resolve_learner(data: Any) -> Any:
 AnyLearner = Annotated[
     SerializeAsAny[Settings],
     BeforeValidator(_resolve_learner),
-    Choices(lambda: [AnalyticSettings, *settings_types()]),
+    Choices(lambda: [AnalyticSettings, SharedPolicySettings, *settings_types()]),
 ]
-"""SDPO with the analytic estimator, or any of the algorithms acting on price paths."""
+"""SDPO with the analytic estimator, any of the algorithms acting on price paths, or a policy that is trained already."""
 
 
 PROMISE = 2**31
@@ -191,6 +194,13 @@ class Agent:
         """The close that it was trained up to."""
         self.waiting: str | None = None
         """Why the last decision was to wait in cash; None if it was not."""
+        self.limits = Limits()
+        """A largest weight of a stock, if there is one; what is above it is held in cash."""
+
+    @property
+    def identity(self) -> list[str]:
+        """What its decisions depend on besides the package version and the prices."""
+        return [self.settings.model_dump_json(), str(self.seed)]
 
     def decide(self, history: Market, held: Array) -> Array:
         """Train on what is known, then the weights [A] for what comes; asked again at the same close, only the weights.
@@ -199,6 +209,10 @@ class Agent:
         hours of a walk are not lost to a day without stocks. Before the first decision that is an error.
         One torch thread: the result must not depend on how many processes share the machine.
         """
+        return self.limits.apply(self._decide(history, held), held, history.listed[-1])
+
+    def _decide(self, history: Market, held: Array) -> Array:
+        """The weights before its limits."""
         self._check(history)
         try:
             scenarios = self.find_scenarios(history)
@@ -213,8 +227,8 @@ class Agent:
             self._train(history, scenarios)
             return self.decide_as_trained(history, held, scenarios.listed[-1])
 
-    def estimate_promise(self, history: Market, paths: int = 4096) -> float:
-        """CVaR over the limit's horizon that the trained agent promises on its own scenarios.
+    def estimate_promise(self, history: Market, paths: int = 4096) -> float | None:
+        """CVaR over the limit's horizon that the trained agent promises on its own scenarios; None without any.
 
         Of the policy that decides, on so many new paths; where that is not known, and for agents trained from cash, it
         is the running estimate of the training.
@@ -339,16 +353,6 @@ class Agent:
         now = torch.as_tensor(held, dtype=torch.float32)
         weights = self.learner.weights(*_tensors(gross_returns, listed), now).double().numpy()
         return np.asarray(weights / weights.sum())
-
-
-class CappedAgent(Agent):
-    """An agent whose decisions respect a largest weight of a stock; what is above it is held in cash."""
-
-    limits = Limits()
-
-    def decide(self, history: Market, held: Array) -> Array:
-        """See `Agent.decide`."""
-        return self.limits.apply(super().decide(history, held), held, history.listed[-1])
 
 
 def _tensors(gross_returns: Array, listed: Any) -> tuple[torch.Tensor, torch.Tensor]:

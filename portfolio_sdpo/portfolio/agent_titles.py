@@ -16,8 +16,9 @@ def make_agent_title(label: str, settings: Mapping[str, Any]) -> str:
     """
     learner = settings.get("learner") or {}
     kind = learner.get("kind")
-    # What trains on price paths by gradients through the reward is SDPO with the analytic estimator.
-    algorithm, estimator = ("sdpo", "analytic") if kind == "analytic" else (kind, learner.get("estimator"))
+    # What trains by gradients through the reward is SDPO with the analytic estimator, the shared policy as well.
+    by_analytic = kind in ("analytic", "shared")
+    algorithm, estimator = ("sdpo", kind) if by_analytic else (kind, learner.get("estimator"))
     if label != algorithm:
         return label
     return f"{label.upper()} ({estimator})" if algorithm == "sdpo" and estimator else label.upper()

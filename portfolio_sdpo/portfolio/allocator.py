@@ -19,10 +19,11 @@ from pydantic_core import to_jsonable_python
 
 from portfolio_sdpo.common.files import CONFIG
 from portfolio_sdpo.errors import DataQualityError, NotFittedError, SettingsError, did_you_mean
-from portfolio_sdpo.portfolio.agent import Agent, AgentSettings, CappedAgent
+from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.limits import Limits, read_held
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash, load_latest_frame
 from portfolio_sdpo.portfolio.presets import NO_AGENT, PRESETS, Plan, plan
+from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
 from portfolio_sdpo.portfolio.shield import shield
 from portfolio_sdpo.portfolio.store import FOLDERS, agent_from_parts, describe, read_parts, to_parts
 from portfolio_sdpo.prices.frame_checks import check_prices
@@ -52,7 +53,8 @@ class SafeAllocator:
         When its weights are traded, which training reckons with: at the next close, or with `"same-close"` at the very
         close that they are decided at, as the paper assumes.
     preset : str, default "default"
-        What everything that has no parameter here is taken from: `"default"`, `"lstm-same-close"` or `"paper-stocks"`.
+        What everything that has no parameter here is taken from: `"default"`, `"shared"` (a policy that is trained
+        already, so that a fit takes seconds), `"lstm-same-close"` or `"paper-stocks"`.
     algorithm : str, default "sdpo"
         The agent of the preset that learns: `"sdpo"`, or `"ppo"`, which knows no limit.
     settings : mapping, optional
@@ -311,7 +313,7 @@ class SafeAllocator:
         return self._plan().agents[self.algorithm]
 
     def _make(self, settings: AgentSettings, seed: int, name: str, frozen: bool = False) -> Agent:
-        agent = CappedAgent(settings.model_copy(update={"further": 0}) if frozen else settings, int(seed), name)
+        agent = build_agent(settings.model_copy(update={"further": 0}) if frozen else settings, int(seed), name)
         agent.limits = Limits(max_weight=self.max_weight)
         return agent
 

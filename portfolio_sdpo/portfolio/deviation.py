@@ -103,6 +103,26 @@ def judge(returns: Array, base: Array, cash: Array, limit: CvarLimit) -> Deviati
     return Deviation(value, growth, error, years)
 
 
+def explain_deviation(found: Deviation, *, fixed: bool = False) -> str:
+    """One sentence for the user.
+
+    >>> explain_deviation(Deviation(0.4, 0.011, 0.0067, 9.0))
+    "The policy deviates 0.4 from equal weights: +1.1 % a year in 9.0 years of this universe's past."
+    >>> explain_deviation(Deviation(0.0, math.nan, math.nan, 1.2))
+    'The policy does not deviate from equal weights: 1.2 years of evidence are too few, 3 are needed.'
+    """
+    extent = f"deviates {found.value:.2g}" if found.value > 0.0 else "does not deviate"
+    if fixed:
+        why = "its settings say so"
+    elif not math.isfinite(found.error):
+        why = f"{found.years:.1f} years of evidence are too few, {LEAST_QUARTERS * QUARTER / SESSIONS_PER_YEAR:.0f} are needed"
+    else:
+        why = f"{found.growth * 100:+.1f} % a year in {found.years:.1f} years of this universe's past"
+        if found.value == 0.0:
+            why += f", with a standard error of {found.error * 100:.1f} %, are not enough"
+    return f"The policy {extent} from equal weights: {why}."
+
+
 def _decide(policy: SharedPolicy, history: Market, rows: NDArray[np.intp], limit: CvarLimit) -> Decisions:
     """What the policy and equal weights hold from these rows on."""
     ours = policy.propose(history, rows)

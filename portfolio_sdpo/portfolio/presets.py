@@ -1,6 +1,7 @@
 """Named sets of choices: what agents learn from and how, and what the backtest around them reckons with.
 
-`paper-stocks` is the table of the paper's appendix, `default` what a user would hold, `lstm-same-close` what `default`
+`paper-stocks` is the table of the paper's appendix, `default` what a user would hold, `shared` the policy that comes
+with the package and is trained already, `lstm-same-close` what `default`
 was before decisions were traded at the next close. Each choice can be overruled, one
 by one or by a TOML file with the fields of `AgentSettings`:
 
@@ -23,6 +24,7 @@ from portfolio_sdpo.portfolio.agent import AgentSettings, name_kind
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
 from portfolio_sdpo.portfolio.market import Cash, parse_cash
 from portfolio_sdpo.portfolio.return_measures import Volatility
+from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings
 from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.rl.algorithms import ActorSettings, PpoSettings, SdpoSettings
 from portfolio_sdpo.rl.critics import CriticSettings
@@ -101,6 +103,17 @@ def _lstm_same_close() -> Preset:
     return Preset(agents={"sdpo": sdpo, "ppo": ppo}, shown=("sdpo",), fee_bps=5.0, cash="zero", shield=True)
 
 
+def _shared() -> Preset:
+    """The policy that comes with the package, trained on decades of industries, behind the shield.
+
+    Nothing is trained here: a decision is an update, which asks how far the policy may leave equal weights.
+    """
+    sdpo = AgentSettings(
+        limit=CvarLimit(bound=-0.05, alpha=0.05, horizon=15), first=1, further=1, learner=SharedPolicySettings()
+    )
+    return Preset(agents={"sdpo": sdpo}, shown=("sdpo",), fee_bps=5.0, cash="zero", shield=True)
+
+
 def _paper_stocks() -> Preset:
     """Table "Hyperparameters for experiments on stock transaction"; iterations a day are not in it."""
     common: dict[str, Any] = {
@@ -138,6 +151,7 @@ def _paper_stocks() -> Preset:
 
 PRESETS: dict[str, Preset] = {
     "default": _default(),
+    "shared": _shared(),
     "lstm-same-close": _lstm_same_close(),
     "paper-stocks": _paper_stocks(),
 }

@@ -49,8 +49,7 @@ def make_run_id(agent: Agent, surroundings: dict[str, Any], *purpose: str) -> st
 
     surroundings: what it depends on besides the agent and the package version, such as prices and days.
     """
-    settings = [agent.settings.model_dump_json(), str(agent.seed)]
-    return fingerprint([*purpose, __version__, *settings, json.dumps(surroundings, sort_keys=True, default=str)])
+    return fingerprint([*purpose, __version__, *agent.identity, json.dumps(surroundings, sort_keys=True, default=str)])
 
 
 def discard_run(run: str) -> None:

@@ -23,6 +23,7 @@ from portfolio_sdpo.errors import CheckpointError, SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Array, Cash, Market, all_cash, load_latest, named_weights
 from portfolio_sdpo.portfolio.resume import resume_training
+from portfolio_sdpo.portfolio.shared_policy_agent import SharedPolicyAgent, build_agent
 from portfolio_sdpo.portfolio.shield import shield
 from portfolio_sdpo.rl.checkpoint import checkpoint_bytes, fingerprint
 
@@ -61,7 +62,7 @@ def train_agent(
     if seed < 0:
         raise SettingsError(f"seed: must not be negative (got {seed}).")
     market, data = load_latest(snapshot, cash)
-    agent = Agent(settings, seed, label)
+    agent = build_agent(settings, seed, label)
     with resume_training(agent, len(market.assets), {"cash": cash, **data}, progress):
         agent.decide(market, all_cash(len(market.assets)))
         config = describe(agent, market, cash, data)
@@ -82,7 +83,7 @@ def describe(agent: Agent, market: Market, cash: Cash, data: dict[str, Any]) -> 
         "assets": list(market.assets),
         "as_of": str(agent.as_of),
         "updates": len(agent.trace),
-        "run": fingerprint([__version__, agent.settings.model_dump_json(), str(agent.seed), data["sha256"]]),
+        "run": fingerprint([__version__, *agent.identity, data["sha256"]]),
         "today": today(agent, market, weights),
         "data": data,
     }
@@ -117,7 +118,7 @@ def agent_from_parts(parts: Mapping[str, bytes], folder: Path) -> Agent:
     """The agent with these files, wherever they are kept; the folder is only named in what is said of damage."""
     config = FOLDERS.parse_json(parts[CONFIG], folder, CONFIG)
     try:
-        agent = Agent(AgentSettings.from_record(config["settings"]), int(config["seed"]), str(config["label"]))
+        agent = build_agent(AgentSettings.from_record(config["settings"]), int(config["seed"]), str(config["label"]))
         assets, as_of, run = config["assets"], np.datetime64(config["as_of"], "D"), config["run"]
     except (KeyError, TypeError, ValueError) as error:
         raise FOLDERS.damaged(folder, CONFIG, error) from None
@@ -147,4 +148,5 @@ def today(agent: Agent, market: Market, weights: Array) -> dict[str, Any]:
         "removed": list(checked.removed),
         "meets": checked.meets,
         "findings": list(checked.findings),
+        **({"evidence": agent.describe_evidence()} if isinstance(agent, SharedPolicyAgent) else {}),
     }

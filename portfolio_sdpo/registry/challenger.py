@@ -19,6 +19,7 @@ from portfolio_sdpo.errors import (
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.resume import ResumableAgent, make_run_id
+from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.portfolio.store import describe, to_parts
 from portfolio_sdpo.registry.holdout import Verdict, evaluate_challenger
@@ -143,7 +144,7 @@ class Challenge:
         }
 
         def make_stand_in() -> ResumableAgent:
-            agent = Agent(settings, plan.seed, plan.label)
+            agent = build_agent(settings, plan.seed, plan.label)
             run_id = make_run_id(agent, surroundings)
             self.run_ids.append(run_id)
             return ResumableAgent(agent, run_id)

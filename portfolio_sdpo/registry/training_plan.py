@@ -13,6 +13,7 @@ from portfolio_sdpo.errors import RegistryError, RegistryUnavailableError, Setti
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Cash, Market
 from portfolio_sdpo.portfolio.presets import plan as plan_preset
+from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings, hash_policy
 from portfolio_sdpo.registry.models import Model
 from portfolio_sdpo.registry.registry import Registry
 from portfolio_sdpo.settings import Settings
@@ -60,6 +61,9 @@ class TrainingPlan:
             return "its seed differs from the champion's"
         if model.config["cash"] != self.cash:
             return "its cash rate differs from the champion's"
+        learner, evidence = self.settings.learner, model.config["today"].get("evidence", {})
+        if isinstance(learner, SharedPolicySettings) and hash_policy(learner.load_policy()) != evidence.get("policy_sha256"):
+            return "its policy differs from the champion's"
         return None
 
 

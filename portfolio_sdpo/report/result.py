@@ -232,7 +232,7 @@ def render_report(record: Record) -> str:
         legends.append(panel("weights", key, key == keys[main.name], figures.area_legend(areas)))
         if edges is not None:
             specs["distribution"][key] = figures.distribution(tracks[group.key], group.median["promise"], edges)
-        if group.key in traces:
+        if group.key in traces and traces[group.key]["risk"].notna().any():  # a shared policy trains nothing
             specs["trace"][key] = figures.trace(traces[group.key])
 
     body = [

@@ -74,12 +74,13 @@ def render_trained_agent(trained: TrainedAgent) -> RenderableType:
     table.add_column(overflow="fold")
     table.add_row("its own", format_weights(today["weights"]))
     table.add_row("shielded", format_weights(today["shielded"]))
+    on_scenarios = "" if today["promised"] is None else f"promised on its scenarios {today['promised']:z.1%}; "
     promise = (
         f"CVaR, the mean of the worst {limit['alpha'] * 100:g} % of {limit['horizon']}-session returns: "
-        f"limit {limit['bound']:.1%}; promised on its scenarios {today['promised']:z.1%}; "
+        f"limit {limit['bound']:.1%}; {on_scenarios}"
         f"on the past {today['past']:z.1%}, shielded {today['past_shielded']:z.1%}."
     )
-    more = []
+    more = [today["evidence"]["sentence"]] if "evidence" in today else []
     if today["removed"]:
         more.append(f"The shield moved to cash what has too little history: {', '.join(today['removed'])}.")
     more += today.get("findings", [])

@@ -122,6 +122,7 @@ class Weights(Schema):
                     "shield_factor": 0.87,
                     "removed": [],
                     "remarks": [],
+                    "deviation": None,
                     "fail_safe": None,
                     "warnings": [],
                 }
@@ -141,7 +142,7 @@ class Weights(Schema):
     data: Data | None
     limit: Limit | None
     promised_cvar: float | None
-    """CVaR of the policy before the shield, on the scenarios that it was trained on."""
+    """CVaR of the policy before the shield, on the scenarios that it was trained on; None for a shared policy."""
     past_cvar: float | None
     """CVaR of these weights on past prices as the shield sees them; at least the limit's bound."""
     shield_factor: float | None
@@ -150,6 +151,8 @@ class Weights(Schema):
     """Stocks that the shield moved to cash because of insufficient price history."""
     remarks: list[str] = Field(default_factory=list)
     """What there is to say about the last sessions: large moves, prices that stand still, missing sessions."""
+    deviation: float | None = None
+    """How far a shared policy leaves equal weights, from 0 to 1; the remarks say on what evidence."""
     fail_safe: str | None
     """None for a decision of the champion; otherwise the reason why all cash is served instead."""
     warnings: list[str]
@@ -235,6 +238,7 @@ def answer_decision(
             f"Not even all cash meets the limit of {limit.bound:.2%}: cash loses more; change the limit or the rate of "
             "cash, and train another model.",
         )
+    evidence = today.get("evidence")
     return Answer.from_content(
         Weights(
             as_of=decision.as_of,
@@ -248,7 +252,8 @@ def answer_decision(
             past_cvar=today["past_shielded"],
             shield_factor=today["kappa"],
             removed=today["removed"],
-            remarks=list(decision.remarks),
+            remarks=[*decision.remarks, *([evidence["sentence"]] if evidence else [])],
+            deviation=evidence["deviation"] if evidence else None,
             fail_safe=None,
             warnings=_collect_warnings(decision, limit, age),
         )
@@ -310,7 +315,7 @@ def _collect_warnings(decision: Decision, limit: Limit, age: int) -> list[str]:
         warnings.append(f"The last prices are of {decision.as_of}, {age} session{'s' * (age > 1)} ago.")
     if decision.waiting is not None:
         warnings.append(f"The model waits in cash: {decision.waiting}.")
-    elif today["promised"] < limit.bound:
+    elif today["promised"] is not None and today["promised"] < limit.bound:
         warnings.append(
             f"On its own scenarios the policy's CVaR is {today['promised']:.2%}, beyond the limit of "
             f"{limit.bound:.2%}; the shield checks the limit on past prices."

@@ -19,6 +19,7 @@ from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.experiments.engine.grid import select_algorithms
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.presets import preset
+from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.settings import Settings, check_seeds
 
@@ -92,7 +93,7 @@ class StocksExperiment(Settings):
 
     def agents(self, label: str, seeds: Iterable[int]) -> list[Agent]:
         """The agents of that backtest."""
-        return [] if label == BENCHMARKS else [Agent(self.algorithms[label], seed, label) for seed in seeds]
+        return [] if label == BENCHMARKS else [build_agent(self.algorithms[label], seed, label) for seed in seeds]
 
 
 def _changed(agent: AgentSettings, **changes: Any) -> AgentSettings:
