@@ -53,8 +53,7 @@ class SafeAllocator:
         When its weights are traded, which training reckons with: at the next close, or with `"same-close"` at the very
         close that they are decided at, as the paper assumes.
     preset : str, default "default"
-        What everything that has no parameter here is taken from: `"default"`, `"shared"` (a policy that is trained
-        already, so that a fit takes seconds), `"lstm-same-close"` or `"paper-stocks"`.
+        What all else is taken from: `"default"`, `"shared"` (a trained policy), `"lstm-same-close"`, `"paper-stocks"`.
     algorithm : str, default "sdpo"
         The agent of the preset that learns: `"sdpo"`, or `"ppo"`, which knows no limit.
     settings : mapping, optional

@@ -106,12 +106,12 @@ def _lstm_same_close() -> Preset:
 def _shared() -> Preset:
     """The policy that comes with the package, trained on decades of industries, behind the shield.
 
-    Nothing is trained here: a decision is an update, which asks how far the policy may leave equal weights.
+    Nothing is trained here: a decision is an update, which asks how far the policy may leave equal weights. PPO, which
+    has no policy in the package, is that of `default`.
     """
-    sdpo = AgentSettings(
-        limit=CvarLimit(bound=-0.05, alpha=0.05, horizon=15), first=1, further=1, learner=SharedPolicySettings()
-    )
-    return Preset(agents={"sdpo": sdpo}, shown=("sdpo",), fee_bps=5.0, cash="zero", shield=True)
+    default = _default()
+    sdpo = AgentSettings(limit=default.agents["ppo"].limit, first=1, further=1, learner=SharedPolicySettings())
+    return default.model_copy(update={"agents": {"sdpo": sdpo, "ppo": default.agents["ppo"]}})
 
 
 def _paper_stocks() -> Preset:

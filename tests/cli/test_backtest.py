@@ -76,7 +76,7 @@ def test_json_is_the_record(tmp_path: Path):
         (("--end", "2030-01-02"), "end: 2030-01-02 is outside the prices"),
         (("--cash", "gold"), "cash: must be zero, tbill or a yearly rate"),
         (("--alpha", "2"), "CvarLimit.alpha: "),
-        (("--preset", "magic"), "there is no 'magic'; there are default, lstm-same-close, paper-stocks"),
+        (("--preset", "magic"), "there is no 'magic'; there are default, shared, lstm-same-close, paper-stocks"),
         (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
         (("--fee-bps", "-3"), "fee_bps: "),
         (("--seeds", "a"), "--seeds: must be whole numbers separated by commas"),

@@ -78,7 +78,7 @@ def test_none_is_nobody():
 @pytest.mark.parametrize(
     ("arguments", "changes", "message"),
     [
-        (("magic",), {}, "preset: there is no 'magic'; there are default, lstm-same-close, paper-stocks"),
+        (("magic",), {}, "preset: there is no 'magic'; there are default, shared, lstm-same-close, paper-stocks"),
         (("default", ["a2c"]), {}, "algo: there is no agent 'a2c' in the preset default; there are sdpo, ppo, none"),
         (("default", ["ppo", "ppo"]), {}, "algo: name every agent once"),
         (("default", ["ppo", "none"]), {}, "algo: there is no agent 'none'"),
