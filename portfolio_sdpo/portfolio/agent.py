@@ -71,7 +71,7 @@ AnyLearner = Annotated[
     BeforeValidator(_resolve_learner),
     Choices(lambda: [AnalyticSettings, SharedPolicySettings, *settings_types()]),
 ]
-"""SDPO with the analytic estimator, any of the algorithms acting on price paths, or a policy that is trained already."""
+"""SDPO with the analytic estimator, any of the algorithms acting on price paths, or a policy trained already."""
 
 
 PROMISE = 2**31

@@ -115,7 +115,8 @@ def explain_deviation(found: Deviation, *, fixed: bool = False) -> str:
     if fixed:
         why = "its settings say so"
     elif not math.isfinite(found.error):
-        why = f"{found.years:.1f} years of evidence are too few, {LEAST_QUARTERS * QUARTER / SESSIONS_PER_YEAR:.0f} are needed"
+        needed = LEAST_QUARTERS * QUARTER / SESSIONS_PER_YEAR
+        why = f"{found.years:.1f} years of evidence are too few, {needed:.0f} are needed"
     else:
         why = f"{found.growth * 100:+.1f} % a year in {found.years:.1f} years of this universe's past"
         if found.value == 0.0:

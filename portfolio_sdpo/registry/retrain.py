@@ -27,6 +27,7 @@ from portfolio_sdpo import __version__
 from portfolio_sdpo.errors import PortfolioSdpoError, RegistryError, SettingsError
 from portfolio_sdpo.portfolio.market import load_latest
 from portfolio_sdpo.portfolio.resume import discard_run
+from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
 from portfolio_sdpo.portfolio.suspicion import find_suspicion
 from portfolio_sdpo.registry.challenger import Challenge, Progress, flatten
 from portfolio_sdpo.registry.models import Model
@@ -145,7 +146,7 @@ class _Retrain:
     def _fingerprint_work(self, plan: TrainingPlan, data: Mapping[str, Any]) -> str:
         """Identifies what is to be done, independent of the champion."""
         inputs = [self.settings.holdout, self.settings.confidence]
-        trained = [plan.settings.model_dump_json(), plan.seed, plan.label, plan.cash]
+        trained = [*build_agent(plan.settings, plan.seed).identity, plan.label, plan.cash]
         return fingerprint([__version__, *map(str, [*inputs, *trained, data["sha256"], data.get("cash_sha256")])])
 
     def _find_earlier(self, work: str, data: Mapping[str, Any], champion: CurrentChampion) -> RetrainResult | None:

@@ -61,9 +61,11 @@ class TrainingPlan:
             return "its seed differs from the champion's"
         if model.config["cash"] != self.cash:
             return "its cash rate differs from the champion's"
-        learner, evidence = self.settings.learner, model.config["today"].get("evidence", {})
-        if isinstance(learner, SharedPolicySettings) and hash_policy(learner.load_policy()) != evidence.get("policy_sha256"):
-            return "its policy differs from the champion's"
+        learner = self.settings.learner
+        if isinstance(learner, SharedPolicySettings):
+            known = model.config["today"].get("evidence", {}).get("policy_sha256")
+            if hash_policy(learner.load_policy()) != known:
+                return "its policy differs from the champion's"
         return None
 
 
