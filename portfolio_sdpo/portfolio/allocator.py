@@ -88,7 +88,7 @@ class SafeAllocator:
 
     Notes
     -----
-    `fit` with the default preset trains as long as `portfolio-sdpo train` (500 updates), with `"shared"` it takes seconds.
+    `fit` with the default preset takes as long as `portfolio-sdpo train` (500 updates), with `"shared"` seconds.
     `sklearn.base.clone` and the searches over parameters built on it work, without scikit-learn being required.
 
     Examples

@@ -89,6 +89,7 @@ def test_a_decision_becomes_the_answer(registry: Registry, promote: Callable[[st
         "shield_factor": 0.5,
         "removed": [],
         "remarks": [],
+        "deviation": None,
         "fail_safe": None,
         "warnings": [],
     }
