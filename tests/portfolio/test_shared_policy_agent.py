@@ -1,11 +1,14 @@
 """The agent that decides with a shared policy: the same weights through every door, and all that other agents can."""
 
+import hashlib
 import io
 import json
 import pickle
-import tomllib
+import shutil
+import subprocess
+import sys
 import warnings
-from fnmatch import fnmatch
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -254,11 +257,26 @@ def test_a_policy_that_cannot_be_read_is_told(learner, tmp_path):
         allocator({**learner, "policy": str(tmp_path / "broken.safetensors")}).fit(FRAME)
 
 
-def test_the_package_data_hold_the_shipped_policy():
+def test_a_wheel_holds_the_shipped_policy(tmp_path):
     root = Path(cli.__file__).parents[2]
-    patterns = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    name = str(SHIPPED.relative_to(root / "portfolio_sdpo"))
-    assert any(fnmatch(name, pattern) for pattern in patterns["portfolio_sdpo"])
+    shutil.copytree(root / "portfolio_sdpo", tmp_path / "portfolio_sdpo")
+    shutil.copytree(root / "app", tmp_path / "app")
+    shutil.copytree(root / "data", tmp_path / "data")
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(root / name, tmp_path)
+    build = "import os, setuptools.build_meta as backend; os.makedirs('dist'); print(backend.build_wheel('dist'))"
+    done = subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as content:
+        assert content.read(f"portfolio_sdpo/portfolio/{SHIPPED.name}") == SHIPPED.read_bytes()
+
+
+def test_the_shipped_policy_decides_and_its_hash_is_that_of_its_file():
+    policy = SafeAllocator(preset="shared").fit(FRAME)
+    evidence = policy.agent_.describe_evidence()
+    assert evidence["policy_sha256"] == hashlib.sha256(SHIPPED.read_bytes()).hexdigest()
+    assert policy.weights_.sum() == pytest.approx(1.0) and policy.trace_["deviation"].iloc[-1] == evidence["deviation"]
 
 
 def test_no_warning_is_given(learner):
