@@ -9,7 +9,7 @@ action decides how much of a shock is left, and riskier ones pay more:
 
 The risk is that of the whole loss, so what a choice adds to it depends on what has been before: an amplified shock
 widens the distribution just as much as a hedged one narrows it, and neither can be told from the shock's size or the
-choice alone. Whoever averages over pasts that do not belong to the state sees no difference between them.
+choice alone. An average over pasts that do not belong to the state shows no difference between them.
 `envs.exact.solve_hedging` has the best policy under a bound.
 """
 

@@ -163,6 +163,7 @@ class Told(CriticBank):
     def __init__(self, critic: nn.Module) -> None:
         nn.Module.__init__(self)
         self._critic_told = critic
+        self.tails = {REWARD: ()}
 
     def __getitem__(self, key):
         return self._critic_told

@@ -135,7 +135,7 @@ class Algorithm(nn.Module, ABC):
 
 
 def _excuse_backward_critics(algorithm: Any, found: Any) -> None:
-    """Trust-region methods had none in earlier versions: theirs begin anew with such a checkpoint."""
+    """Trust-region methods had none in earlier versions: theirs restart with such a checkpoint."""
     names = [name for name in found.missing_keys if ".backward_critics." in f".{name}"]
     if len(names) == len(algorithm.backward_critics.state_dict()):
         found.missing_keys[:] = [name for name in found.missing_keys if name not in names]

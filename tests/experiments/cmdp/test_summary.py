@@ -185,6 +185,6 @@ def test_nothing_there_yet(tiny: CmdpExperiment, tmp_path: Path):
 def test_the_real_thing(tiny: CmdpExperiment, tiny_run):
     summary = summarise_cmdp(tiny, tiny_run[0])
     assert {label: algorithm.runs for label, algorithm in summary.algorithms.items()} == {"ppo": 2, "sdpo": 2}
-    assert summary.algorithms["sdpo"].suboptimality_bound == 1.0
+    assert summary.algorithms["sdpo"].suboptimality_bound is None  # after four iterations a barrier is on its tangent
     assert all(run.share_of_gain is not None for run in summary.runs)
     json.dumps(summary.to_json(), allow_nan=False)
