@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     from portfolio_sdpo.errors import PortfolioSdpoError as PortfolioSdpoError
     from portfolio_sdpo.portfolio.allocator import SafeAllocator as SafeAllocator
+    from portfolio_sdpo.portfolio.orders import Account as Account
+    from portfolio_sdpo.portfolio.orders import OrderSettings as OrderSettings
+    from portfolio_sdpo.portfolio.orders import make_orders as make_orders
     from portfolio_sdpo.prices.load import load_prices as load_prices
     from portfolio_sdpo.report.backtest import backtest as backtest
     from portfolio_sdpo.report.result import BacktestResult as BacktestResult
@@ -78,6 +81,7 @@ __all__ = [
 _MODULES = {
     "portfolio_sdpo.errors": ("PortfolioSdpoError",),
     "portfolio_sdpo.portfolio.allocator": ("SafeAllocator",),
+    "portfolio_sdpo.portfolio.orders": ("Account", "OrderSettings", "make_orders"),
     "portfolio_sdpo.prices.load": ("load_prices",),
     "portfolio_sdpo.report.result": ("BacktestResult",),
     "portfolio_sdpo.risk": (

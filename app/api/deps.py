@@ -19,6 +19,7 @@ from fastapi.routing import APIRoute
 
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.keys import Scope
+from portfolio_sdpo.serving import ChampionDecisions
 
 from .auth import KeyCache
 from .config import ServeSettings
@@ -42,6 +43,8 @@ class Services:
         self.auditor = Auditor(registry, strict=settings.audit == "strict")
         self.retraining = RetrainJobs(registry, settings.registry)
         self.queue = DecisionQueue()
+        # Apart from the publisher's, which would wait for decisions on accounts.
+        self.accounts = ChampionDecisions(registry)
         self.bodies = BodyBudget(settings.max_bodies, settings.max_body)
 
 

@@ -50,6 +50,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "champion-changed": (409, "The champion has changed"),
     "invalid": (422, "The request is not valid"),
     "bad-prices": (422, "The prices cannot be used"),
+    "bad-account": (422, "The account cannot be used"),
     "key-needed": (401, "An API key is needed"),
     "scope-needed": (403, "The key's scope is insufficient"),
     "host-refused": (403, "The host is not allowed"),

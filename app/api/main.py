@@ -21,10 +21,18 @@ from .config import ServeSettings
 from .deps import DeclaredAccess, Services, list_access
 from .errors import Problem, add_error_handlers, document_problems
 from .middleware import RequestMiddleware
-from .routes import audit, backtests, models, retraining, status, weights
+from .routes import audit, backtests, models, orders, retraining, status, weights
 
 ROOT = "/api/v1"
-ROUTERS = (weights.router, models.router, backtests.router, retraining.router, audit.router, status.router)
+ROUTERS = (
+    weights.router,
+    orders.router,
+    models.router,
+    backtests.router,
+    retraining.router,
+    audit.router,
+    status.router,
+)
 
 log = logging.getLogger("portfolio_sdpo.api")
 
@@ -100,7 +108,7 @@ def _make_openapi(app: FastAPI, access: list[DeclaredAccess]) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = FastAPI.openapi(app)
         schemas = document["components"]["schemas"]
-        for schema in (Problem, *weights.SCHEMAS):
+        for schema in (Problem, *weights.SCHEMAS, *orders.SCHEMAS):
             described = schema.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas |= described.pop("$defs", {})
             schemas[schema.__name__] = described

@@ -35,7 +35,7 @@ from portfolio_sdpo.cli._frame import PROGRAM, Application, Command, Group
 PANELS = {
     "Start here": ("demo", "doctor", "dashboard"),
     "Prices and portfolios": ("data", "train", "backtest"),
-    "Live": ("retrain", "models", "serve", "keys", "registry"),
+    "Live": ("retrain", "models", "orders", "serve", "keys", "registry"),
     "Research": ("experiment", "reproduce"),
 }
 """Heading in `--help` → its commands, in the order in which a new user needs them."""

@@ -27,6 +27,7 @@ from portfolio_sdpo.serving.champion import (
     decide,
     leave_out_suspicious,
 )
+from portfolio_sdpo.serving.orders import OrderRequest, Orders, explain_shield, order_champion
 
 __all__ = [
     "Answer",
@@ -35,11 +36,15 @@ __all__ = [
     "ChampionState",
     "Decision",
     "NotServableError",
+    "OrderRequest",
+    "Orders",
     "Refusal",
     "Weights",
     "answer_all_cash",
     "answer_decision",
     "decide",
+    "explain_shield",
     "leave_out_suspicious",
     "make_answer",
+    "order_champion",
 ]

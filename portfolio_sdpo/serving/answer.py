@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Self
@@ -13,7 +13,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from portfolio_sdpo.portfolio.accounting import Execution
-from portfolio_sdpo.portfolio.market import CASH
+from portfolio_sdpo.portfolio.market import CASH, Array, Market
 from portfolio_sdpo.prices.calendar import count_sessions_since, find_next_session
 from portfolio_sdpo.registry import AuditEntry, Model, Promotion
 from portfolio_sdpo.serving.champion import (
@@ -165,12 +165,18 @@ class Answer:
     content: Weights
     body: bytes
     sha256: str
+    decision: Decision | None = None
+    """What the champion decided; also where all cash is served instead, if it could decide."""
 
     @classmethod
-    def from_content(cls, content: Weights) -> Answer:
+    def from_content(cls, content: Weights, decision: Decision | None = None) -> Answer:
         """Serialise the content."""
-        body = content.model_dump_json().encode()
-        return cls(content, body, hashlib.sha256(body).hexdigest())
+        return cls.from_body(content, content.model_dump_json().encode(), decision)
+
+    @classmethod
+    def from_body(cls, content: Weights, body: bytes, decision: Decision | None = None) -> Answer:
+        """Weights that are sent as, or within, these bytes."""
+        return cls(content, body, hashlib.sha256(body).hexdigest(), decision)
 
     @property
     def etag(self) -> str:
@@ -203,14 +209,23 @@ class Refusal:
     detail: str
 
 
-def make_answer(decisions: ChampionDecisions, state: ChampionState, settings: AnswerSettings) -> Answer | Refusal:
-    """The answer to give now. Where prices are new to the champion this takes as long as its training on them."""
+def make_answer(
+    decisions: ChampionDecisions,
+    state: ChampionState,
+    settings: AnswerSettings,
+    weigh: Callable[[Market], Array] | None = None,
+    watch: Callable[[int], None] | None = None,
+) -> Answer | Refusal:
+    """The answer to give now. Where prices are new to the champion this takes as long as its training on them.
+
+    weigh, watch: see `ChampionDecisions.decide`.
+    """
     decision, age = None, 0
     try:
         if state.error is not None:
             raise state.error
         assert state.promotion is not None and state.model is not None and state.prices is not None
-        decision = decisions.decide(state.model, settings.suspicious)
+        decision = decisions.decide(state.model, settings.suspicious, weigh, watch)
         age = count_sessions_since(decision.as_of, state.prices.calendar, decisions.now())
         if age > settings.max_age_sessions:
             raise NotServableError(
@@ -256,7 +271,8 @@ def answer_decision(
             deviation=evidence["deviation"] if evidence else None,
             fail_safe=None,
             warnings=_collect_warnings(decision, limit, age),
-        )
+        ),
+        decision,
     )
 
 
@@ -285,7 +301,8 @@ def answer_all_cash(
             remarks=[] if decision is None else list(decision.remarks),
             fail_safe=PROBLEM_PREFIX + error.kind,
             warnings=[f"All cash is served instead of a decision. {error.detail}"],
-        )
+        ),
+        decision,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections import OrderedDict
@@ -145,18 +146,27 @@ class ChampionDecisions:
             return ChampionState(promotion, model, prices, error)
         return ChampionState(promotion, model, prices, None)
 
-    def decide(self, model: Model, suspicious: Suspicious = "hold") -> Decision:
+    def decide(
+        self,
+        model: Model,
+        suspicious: Suspicious = "hold",
+        weigh: Callable[[Market], Array] | None = None,
+        watch: Callable[[int], None] | None = None,
+    ) -> Decision:
         """What the model decides on its latest prices; a second caller waits for the first.
 
-        Suspicious last prices are refused with a `NotServableError`, or left out.
+        Suspicious last prices are refused with a `NotServableError`, or left out. weigh: the weights (cash first) that
+        are held at the last close of the market on which the model decides; all cash if None. watch: called with the
+        number of every update of the training, and may raise.
         """
         with self._lock:
             version, market, data, remarks = self._load_latest(model)
-            market, held = leave_out_suspicious(market, self.now().astimezone(UTC).date(), suspicious, model.as_of)
-            key = model.id, f"{version.digest} until {market.dates[-1]}"
-            decision = self._look_up(key) or self._compute(model, market, data)
-            if decision.remarks != (*held, *remarks):
-                decision = replace(decision, remarks=(*held, *remarks))
+            market, left_out = leave_out_suspicious(market, self.now().astimezone(UTC).date(), suspicious, model.as_of)
+            held = None if weigh is None else weigh(market)
+            key = model.id, f"{version.digest} until {market.dates[-1]}{_name_held(held)}"
+            decision = self._look_up(key) or self._compute(model, market, data, held, watch)
+            if decision.remarks != (*left_out, *remarks):
+                decision = replace(decision, remarks=(*left_out, *remarks))
             self._cache[key] = decision
             return decision
 
@@ -222,17 +232,31 @@ class ChampionDecisions:
             log.error("%s", error)
             raise NotServableError("data-unavailable", UNREADABLE_PRICES) from None
 
-    def _compute(self, model: Model, market: Market, data: dict[str, Any]) -> Decision:
+    def _compute(
+        self,
+        model: Model,
+        market: Market,
+        data: dict[str, Any],
+        held: Array | None = None,
+        watch: Callable[[int], None] | None = None,
+    ) -> Decision:
         try:
             agent = self.registry.load_agent(model.id)
         except RegistryUnavailableError:
             raise
         except RegistryError as error:
             raise NotServableError("model-corrupt", str(error)) from None
+        if watch is not None:
+            agent.watch = watch
         try:
-            return decide(agent, market, data)
+            return decide(agent, market, data, held)
         except PortfolioSdpoError as error:
             raise NotServableError("cannot-decide", str(error)) from None
+
+
+def _name_held(held: Array | None) -> str:
+    """The part of a decision's key that tells holdings apart; an account in cash is what nothing held is."""
+    return "" if held is None or held[0] == 1.0 else f" holding {hashlib.sha256(held.tobytes()).hexdigest()}"
 
 
 def _find_prices(snapshot: str | None) -> PriceVersion:

@@ -49,14 +49,21 @@ def decide_on_body(
     Ends with an `Abandoned` soon after `stop` is set.
     """
 
-    def check(_: int = 0) -> None:
-        if stop.is_set():
-            raise Abandoned
-
+    check = make_check(stop)
     check()
     body = parse_prices(content, media_type)
     check()
     return _decide(registry, body, settings, check)
+
+
+def make_check(stop: threading.Event) -> Callable[..., None]:
+    """What a training calls after every update: it raises an `Abandoned` once `stop` is set."""
+
+    def check(_: int = 0) -> None:
+        if stop.is_set():
+            raise Abandoned
+
+    return check
 
 
 def parse_prices(content: bytes, media_type: str) -> PricesBody:

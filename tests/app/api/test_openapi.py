@@ -67,7 +67,7 @@ def test_no_request_that_the_document_allows_or_forbids_breaks_the_service(
             # Without parameters there is nothing to get wrong.
             with contextlib.suppress(Unsatisfiable):
                 tried[f"{operation.label} {mode.value}"] = drive(operation.as_strategy(generation_mode=mode))
-    assert len({label.rpartition(" ")[0] for label in tried}) == 13
+    assert len({label.rpartition(" ")[0] for label in tried}) == 14
     assert sum(tried.values()) >= 100
     running.settle()
 
@@ -82,5 +82,5 @@ def test_openapi_says_what_is_needed(serve: Callable[..., Any]):
             assert operation["description"]
             assert {"401", "429"} <= operation["responses"].keys()
     assert document["paths"]["/api/v1/retrain"]["post"]["security"][0] == {"bearer": ["train"]}
-    for name in ("Weights", "PricesBody", "Problem", "JobState"):
+    for name in ("Weights", "PricesBody", "OrderRequest", "Problem", "JobState"):
         assert document["components"]["schemas"][name]["examples"]
