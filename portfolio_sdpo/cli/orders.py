@@ -60,7 +60,7 @@ def orders(
     place: Place = None,
     as_json: Json = False,
 ) -> None:
-    """List the orders after which an account holds the champion's weights.
+    """List what to trade to hold the weights of the champion.
 
     The champion decides as for `serve`, from what the account holds. Orders are whole lots at the last closes, paid for
     with their fees; they are meant for the next close. Nothing is traded or recorded.
