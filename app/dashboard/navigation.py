@@ -39,6 +39,13 @@ def get_page(name: str) -> st.Page:
     return st.Page(_make_renderer(name), title=title, icon=icon, url_path=name, default=name == next(iter(PAGES)))
 
 
+def get_home_by_name() -> st.Page:
+    """The default page at the address of its name, which Streamlit would not know otherwise; it is not listed."""
+    name = next(iter(PAGES))
+    title, icon = PAGES[name]
+    return st.Page(_make_renderer(name), title=title, icon=icon, url_path=name, visibility="hidden")
+
+
 def _make_renderer(name: str) -> Callable[[], None]:
     """A function that draws a page; an error of the package is shown as its sentence."""
 

@@ -1,4 +1,4 @@
-"""*Live*: the weights to hold today, what changed, and whether the CVaR limit holds.
+"""*Live*: the weights to hold today, what changed, whether the CVaR limit holds, and the orders for an account.
 
 The answer is computed by the code behind the REST service. Where the service would refuse to answer, the page says so
 first. Weights from prices that are too old are still shown below that message: the page is for information only.
@@ -24,6 +24,7 @@ from portfolio_sdpo.serving import (
     NotServableError,
     Refusal,
     Weights,
+    explain_shield,
     make_answer,
 )
 
@@ -31,6 +32,7 @@ from ..data.job_requests import RetrainRequest, submit
 from ..data.registry import open_registry
 from ..navigation import get_page
 from ..widgets.cards import format_age, format_sessions, percent, render_card
+from ..widgets.orders import show_orders
 from ..widgets.style import show_html
 from ..widgets.weights import VISIBLE, render_weights, show_bars
 
@@ -52,6 +54,9 @@ def render() -> None:
         _offer_next_step(answer)
         return
     _show(answer, state, _decide_previous_session(decisions, state))
+    show_orders(decisions, state, settings)
+    with st.expander("Model, prices and shield"):
+        show_html(_render_facts(answer.content, state))
 
 
 def _show(answer: Answer, state: ChampionState, previous: Decision | None) -> None:
@@ -59,6 +64,7 @@ def _show(answer: Answer, state: ChampionState, previous: Decision | None) -> No
     for each in content.warnings:
         st.warning(each, icon=":material/warning:")
     show_html(f"<dl class='cards'>{''.join(_render_cards(content, state))}</dl>")
+    st.markdown(explain_shield(answer))
     before = None
     if previous is not None:
         before = {name: previous.today["shielded"].get(name, 0.0) for name in content.weights}
@@ -71,8 +77,6 @@ def _show(answer: Answer, state: ChampionState, previous: Decision | None) -> No
         show_html(render_weights(content.weights, before, since))
         if previous is None:
             st.caption("The decision of the previous session is not available for these stocks, so no change is shown.")
-    with st.expander("Model, prices and shield"):
-        show_html(_render_facts(content, state))
 
 
 def _render_cards(content: Weights, state: ChampionState) -> list[str]:
@@ -80,11 +84,12 @@ def _render_cards(content: Weights, state: ChampionState) -> list[str]:
     found = []
     if content.limit is not None:
         horizon, alpha = content.limit.horizon, content.limit.alpha
-        meaning = f"worst {alpha * 100:g} % of {horizon} sessions; limit {percent(content.limit.bound)}"
-        found.append(
-            render_card("Promised CVaR", content.promised_cvar, _percent2, "promised_cvar", meaning, content.limit)
+        meaning = (
+            f"of these weights: worst {alpha * 100:g} % of {horizon} sessions; limit {percent(content.limit.bound)}"
         )
-        found.append(render_card("CVaR on past prices", content.past_cvar, _percent2, "past_cvar", "after the shield"))
+        found.append(
+            render_card("CVaR on past prices", content.past_cvar, _percent2, "past_cvar", meaning, content.limit)
+        )
     found.append(render_card("Cash", content.weights["CASH"], percent, "cash", _format_held(content)))
     if content.model is not None and state.model is not None and state.promotion is not None:
         found.append(
@@ -117,6 +122,9 @@ def _render_facts(content: Weights, state: ChampionState) -> str:
         "Model": "none" if content.model is None else f"{content.model.id} ({_name_agent(content.model.label, state)})",
         "Promotion": "none" if state.promotion is None else f"{state.promotion.seq}: {state.promotion.reason}",
         "SHA-256 of the prices": "none" if content.data is None else content.data.sha256,
+        "CVaR that the policy promised before the shield, on its own scenarios": "none"
+        if content.promised_cvar is None
+        else _percent2(content.promised_cvar),
         "Risky weights kept by the shield": "none" if content.shield_factor is None else percent(content.shield_factor),
         "Insufficient price history": ", ".join(content.removed) or "none",
     }

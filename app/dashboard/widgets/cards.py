@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from portfolio_sdpo.report.formats import percent, verdict
+from portfolio_sdpo.report.formats import percent
 
 __all__ = ["format_age", "format_sessions", "percent", "render_card"]
 
@@ -52,5 +52,6 @@ def render_card(
     else:
         figure = f"<span class='figure'><data value='{value!r}' data-name='{name}'>{format_value(value)}</data></span>"
     if limit is not None and value is not None:
-        more += f"<br>within the limit: {verdict(value >= limit.bound)}"
+        met = "<span class='good'>✓ yes</span>" if value >= limit.bound else "<span class='bad'>✗ no</span>"
+        more += f"<br>within the limit: {met}"
     return f"<div class='card'><dt>{heading}</dt><dd>{figure}<br><span class='more'>{more}</span></dd></div>"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from typer.testing import CliRunner
 
+from portfolio_sdpo import cli
 from portfolio_sdpo.portfolio.market import all_cash, load_latest
 from portfolio_sdpo.portfolio.store import today, train_agent
 from portfolio_sdpo.registry import Registry
@@ -37,7 +40,6 @@ def test_figures_are_those_of_the_service(visit: Callable, filled: str, filled_h
     page.locator(".st-key-weights .main-svg").first.wait_for()
     figures = dict(visitor.figures(".cards"))
     assert figures == {
-        "promised_cvar": told["promised_cvar"],
         "past_cvar": told["past_cvar"],
         "cash": told["weights"]["CASH"],
     }
@@ -56,6 +58,47 @@ def test_figures_are_those_of_the_service(visit: Callable, filled: str, filled_h
     changes = [value for name, value in visitor.figures("table") if name == "change"]
     assert sum(changes) == pytest.approx(0.0, abs=1e-3) and any(changes)
     visitor.keep("live-laptop-light")
+
+
+def test_orders_are_those_of_the_command_and_the_service(
+    visit: Callable, filled: str, filled_home: Path, tmp_path: Path
+):
+    """At the page's own address; figures to the cent, and the CSV to the byte."""
+    holdings = tmp_path / "h.csv"
+    holdings.write_text("ticker,shares\nAAPL,40\nMSFT,7\n")
+    held = [{"ticker": "AAPL", "shares": 40}, {"ticker": "MSFT", "shares": 7}]
+    body = {"account": 50_000, "holdings": held, "threshold": 0.001}
+    with at_home(filled_home):
+        with Registry.open() as registry, serving(registry) as service:
+            told = service.http.post("/orders", json=body, timeout=120.0).json()
+            as_csv = service.http.post("/orders", json=body, headers={"Accept": "text/csv"}, timeout=120.0).text
+        options = ["--account", "50000", "--holdings", str(holdings), "--threshold", "0.001"]
+        command = CliRunner().invoke(
+            cli.build_app(), ["orders", *options, "--max-age-sessions", "1000000", "--json"], catch_exceptions=False
+        )
+    assert json.loads(command.stdout) == told and told["orders"]
+    visitor = visit()
+    page = visitor.open(filled, "live")
+    assert page.locator("h1").inner_text() == "Live"
+    page.locator(".st-key-holdings input[type=file]").set_input_files(str(holdings))
+    for key, text in (("account", "50000"), ("threshold", "0.1")):
+        field = page.locator(f".st-key-{key} input")
+        field.fill(text)
+        field.press("Enter")
+        visitor.settle()
+    page.get_by_text(f"{told['cash_after']:,.2f}").first.wait_for()
+    shown = {
+        row.get_attribute("data-order"): [
+            float(row.locator(f"data[data-name={name}]").get_attribute("value")) for name in ("money", "fee")
+        ]
+        for row in page.locator("tr[data-order]").all()
+    }
+    assert shown == {order["ticker"]: [order["money"], order["fee"]] for order in told["orders"]}
+    assert told["explanation"] in page.locator("[data-testid=stMain]").inner_text()
+    with page.expect_download() as download:
+        page.locator(".st-key-download-orders button").click()
+    assert Path(download.value.path()).read_text() == as_csv
+    visitor.keep("live-orders")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [("phone", "light"), ("laptop", "dark")])
