@@ -201,10 +201,10 @@ def explain_shield(answer: Answer) -> str:
 
 def _describe(answer: Answer, sheet: OrderSheet, closes: _Closes) -> Orders:
     content = answer.content
-    assert content.as_of is not None
+    assert content.as_of is not None and content.trade_day is not None
     return Orders(
         as_of=content.as_of,
-        trade=f"At the next close; counted at the closes of {content.as_of}.",
+        trade=f"At the close of {content.trade_day}; counted at the closes of {content.as_of}.",
         explanation=explain_shield(answer),
         orders=[
             OrderRow(
