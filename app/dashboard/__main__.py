@@ -1,7 +1,7 @@
 """`python -m portfolio_sdpo_app.dashboard '{"server.port": 8501}'`: Streamlit's server with settings of Streamlit.
 
-Two things are added to it, by the means that it has for that: what a page needs is imported before somebody opens one,
-and the document of the Backtest page has its first screen in it.
+What is added to it, by the means that it has for that: what a page needs is imported before somebody opens one, the
+document of the Backtest page has its first screen in it, and the default page is found at its name too.
 """
 
 from __future__ import annotations
@@ -17,14 +17,24 @@ from pathlib import Path
 
 import streamlit as st
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
+
+from .navigation import HOME
 
 
 def make_app() -> st.App:
     """The application."""
     script = Path(__file__).parent / "server" / "script.py"
-    return st.App(script, lifespan=_lifespan, routes=[Route("/backtest", serve_backtest_page)])
+    return st.App(
+        script, lifespan=_lifespan, routes=[Route("/backtest", serve_backtest_page), Route(f"/{HOME}", go_home)]
+    )
+
+
+async def go_home(request: Request) -> Response:
+    """Streamlit knows its default page only at the root, and would say that there is none at its name."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"./{query}")
 
 
 def serve_backtest_page(request: Request) -> Response:

@@ -23,6 +23,9 @@ PAGES = {
 }
 """Title and icon by the name of the module, which is also the address; the first page is the default."""
 
+HOME = next(iter(PAGES))
+"""The name of the default page."""
+
 ICON = (
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'><path fill='#0072B2' "
     "d='M16 2 4 7v8c0 8 5 13 12 15 7-2 12-7 12-15V7z'/><path fill='none' stroke='#fff' stroke-width='3' "
@@ -36,14 +39,7 @@ SIDEBAR = 200
 def get_page(name: str) -> st.Page:
     """A page by the name of its module, also for links to it: `st.page_link(get_page("run"))`."""
     title, icon = PAGES[name]
-    return st.Page(_make_renderer(name), title=title, icon=icon, url_path=name, default=name == next(iter(PAGES)))
-
-
-def get_home_by_name() -> st.Page:
-    """The default page at the address of its name, which Streamlit would not know otherwise; it is not listed."""
-    name = next(iter(PAGES))
-    title, icon = PAGES[name]
-    return st.Page(_make_renderer(name), title=title, icon=icon, url_path=name, visibility="hidden")
+    return st.Page(_make_renderer(name), title=title, icon=icon, url_path=name, default=name == HOME)
 
 
 def _make_renderer(name: str) -> Callable[[], None]:
