@@ -29,6 +29,8 @@ STRATEGIES = (
     "minimum-cvar",
     "hrp",
     "risk-parity",
+    "mean-variance",
+    "momentum-12-1",
     "maximum-return",
 )
 

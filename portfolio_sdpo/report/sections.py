@@ -294,8 +294,11 @@ def monthly(rows: pd.DataFrame, name: str) -> str:
 
 def remarks(record: Record, found: Sequence[StrategyGroup]) -> str:
     """What a reader should hold against the figures."""
+    late = record.config["settings"].get("execution") == "next-close"
     general = [
-        "Decisions use prices up to a close and are traded at that very close, which nobody gets exactly.",
+        "Decisions use prices up to a close and are traded at the next one."
+        if late
+        else "Decisions use prices up to a close and are traded at that very close, which nobody gets exactly.",
         "Fees are paid on what is traded, from the weights as they have drifted; taxes and market impact are left out.",
         "One past is one sample: intervals tell how much these figures could have differed by chance.",
     ]

@@ -33,7 +33,14 @@ def test_weights_before_and_after_the_shield_and_the_promise(home: Path, quick):
     result = call(*quick)
     assert result.exit_code == 0, result.output
     assert result.stderr == ""  # no terminal, no progress
-    for word in ("from the close of 2021-10-14 on", "its own", "shielded", "limit -5.0%", "promised", "CASH"):
+    for word in (
+        "decided at the close of 2021-10-14, to be traded at",
+        "its own",
+        "shielded",
+        "limit -5.0%",
+        "promised",
+        "CASH",
+    ):
         assert word in result.stdout
     folder = Path(result.stdout.splitlines()[-1].removeprefix("Agent").strip())
     assert folder.parent == home / "agents"
@@ -60,7 +67,7 @@ def test_json_is_what_the_agent_decides(tmp_path: Path, quick):
         (("--cash", "gold"), "cash: must be zero, tbill or a yearly rate"),
         (("--out", "."), "never overwritten"),
         (("--horizon", "1100"), "a history of 1008 sessions is shorter than the window of 1100"),
-        (("--horizon", "5000", "--scenarios", "window"), "a window of 5000 sessions needs 5001 closes"),
+        (("--horizon", "5000", "--scenarios", "window"), "a window of 10004 sessions needs 10005 closes"),
     ],
 )
 def test_mistakes_are_one_sentence(home: Path, arguments, message):
