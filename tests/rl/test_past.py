@@ -17,6 +17,7 @@ from portfolio_sdpo.risk import Constraint, Custom, CVaR, Entropic, Variance
 from portfolio_sdpo.rl.algorithms import CpoSettings, PcpoSettings, PdSdpoSettings, Problem, SdpoSettings, build
 from portfolio_sdpo.rl.backward_critics import BackwardCritics
 from portfolio_sdpo.rl.critics import CriticSettings, Valuation
+from portfolio_sdpo.rl.estimators.base import Prices
 from portfolio_sdpo.rl.estimators.score import estimate_risk
 from portfolio_sdpo.rl.past import batch_past, own_past
 from portfolio_sdpo.rl.rollout import Collector, Rollout
@@ -217,6 +218,28 @@ def test_checkpoints_of_trust_region_methods_without_one_still_open():
     torch.testing.assert_close(current.backward_critics.state_dict(), fresh)
     with pytest.raises(RuntimeError, match="critics"):
         current.load_state_dict({name: t for name, t in before.items() if not name.startswith("critics")})
+
+
+def test_the_pathwise_form_uses_pasts_that_were_read_before_the_critics_learnt_from_them(monkeypatch):
+    env = HedgingVectorEnv(16)
+    problem = Problem(discount=1.0, constraints=(Constraint.from_spec("variance of loss <= 0.5 discount=1"),))
+    settings = SdpoSettings(critic=QUANTILE, estimator="pathwise")
+    torch.manual_seed(0)
+    sdpo = build(settings, problem, ObservationCodec(env.single_observation_space), env.single_action_space)
+    rollout, generator = (
+        Collector(env, ["reward", "loss"], env.horizon, seed=0).collect(sdpo.policy, 0),
+        torch.Generator(),
+    )
+    valuations, _ = sdpo.estimator.fit_critics(rollout, generator)
+    assessment = sdpo.estimator.assess(rollout, valuations)
+
+    def refuse(*_):
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(BackwardCritics, "describe", refuse)
+    direction = sdpo.estimator.combine(rollout, assessment, Prices([1.0]), generator)
+    value = direction.term(torch.arange(len(rollout)), sdpo.policy(rollout.observation))
+    assert torch.autograd.grad(value, list(sdpo.policy.parameters()))[-1].abs().sum() > 0
 
 
 SMALL = {

@@ -48,6 +48,8 @@ class Assessment:
     risks: list[RiskEstimate]
     """one per constraint"""
     log: LogRow = field(default_factory=dict)
+    valuations: Valuations = field(default_factory=dict)
+    """what it was made from, where the estimator needs that again"""
 
 
 @dataclass(frozen=True)

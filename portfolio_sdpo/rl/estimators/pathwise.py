@@ -63,7 +63,8 @@ class PathwiseEstimator:
         return self.score.fit_critics(rollout, generator)
 
     def assess(self, rollout: Rollout, valuations: Valuations) -> Assessment:
-        return self.score.assess(rollout, valuations)
+        # To be used again in `combine`: by then the critics of the past have learnt from this very rollout.
+        return replace(self.score.assess(rollout, valuations), valuations=valuations)
 
     def combine(
         self, rollout: Rollout, assessment: Assessment, prices: Prices, generator: torch.Generator
@@ -74,7 +75,7 @@ class PathwiseEstimator:
         advantage = combine_advantages(self.problem, rollout, assessment, replace(prices, values=by_score))
         self._fit_action_critics(self.action_critics, rollout, generator)
         terms = [
-            self._term(self.action_critics, index, rollout, prices.values[index], generator)
+            self._term(self.action_critics, index, rollout, assessment.valuations, prices.values[index], generator)
             for index in self.constraints
             if prices.values[index]
         ]
@@ -90,12 +91,18 @@ class PathwiseEstimator:
             critics.regress(taken, [targets[key] for key in critics.keys], generator)
 
     def _term(
-        self, critics: CriticBank, index: int, rollout: Rollout, price: float, generator: torch.Generator
+        self,
+        critics: CriticBank,
+        index: int,
+        rollout: Rollout,
+        valuations: Valuations,
+        price: float,
+        generator: torch.Generator,
     ) -> ObjectiveTerm:
         """−price · (±ρ) of one constraint as a function of the policy's output."""
         constraint, key, score = self.problem.constraints[index], self.score.budget_keys[index], self.score
         signal, discount = key
-        valuation = score.read(key, rollout)
+        valuation = valuations[key]
         past = valuation.past or own_past(rollout.signals[signal], discount, rollout)
         first = valuation.here[rollout.starts]
         utility = Utility(constraint.measure, first, discount, rollout, past, valuation.weight)

@@ -183,7 +183,9 @@ def test_pathwise_only_where_it_is_needed(bandit, make):
     env = bandit([1.0, 0.0], [1.0, 0.0], pain=[1.0, 0.0])
     both = problem("expectation of pain <= 0.9", "variance of reward <= 2")
     learner = make(Sdpo, options(estimator="pathwise"), both, env)
-    assert learner.estimator.constraints == [1] and len(learner.optimisers()) == 3
+    assert learner.estimator.constraints == [1]
+    assert list(learner.pathwise["critics"].keys) == list(learner.backward_critics.keys) == [("reward", 1.0)]
+    assert len(learner.optimisers()) == 4  # of the policy, its critics, those of the past and those of actions
     linear = make(Sdpo, options(estimator="pathwise"), problem("expectation of pain <= 0.9"), env)
     assert linear.estimator.action_critics is None and len(linear.optimisers()) == 2
 

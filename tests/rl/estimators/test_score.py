@@ -399,20 +399,6 @@ def test_empirical_risk_and_its_standard_error():
     assert Variance().estimate(torch.ones(1)) == (0.0, float("inf"))
 
 
-class ExactCritics:
-    """Stands in for critics: distributions by formula."""
-
-    def __init__(self, valuation: Valuation) -> None:
-        self.valuation = valuation
-        self.keys: list[tuple[str, float]] = []
-
-    def targets(self, *_):
-        return []
-
-    def value(self, *_):
-        return self.valuation
-
-
 class Ahead(nn.Module):
     """Ψ(s, a) of the undiscounted little CMDP for transitions in the order of the rollout."""
 
@@ -436,9 +422,10 @@ def test_pathwise_barriers_carry_minus_price_times_the_gradient(spec, price):
     settings = SdpoSettings(actor=ActorSettings(hidden=()), estimator="pathwise", risk_atoms=ATOMS, pooled=False)
     codec = ObservationCodec(env.single_observation_space["state"])
     learner = Sdpo(settings, Problem(discount=1.0, constraints=(constraint,)), codec, env.single_action_space)
-    learner.estimator.score.critics = ExactCritics(little.valuation())
     action_critics = {("reward", 1.0): Ahead(little)}
-    term = learner.estimator._term(action_critics, 0, little.rollout, price, torch.Generator())
+    term = learner.estimator._term(
+        action_critics, 0, little.rollout, {("reward", 1.0): little.valuation()}, price, torch.Generator()
+    )
     every = torch.arange(len(little.rollout))
     value = term(every, learner.policy(little.rollout.observation))
     (table,) = learner.policy.parameters()
@@ -480,9 +467,9 @@ def test_pathwise_barriers_of_a_continuous_action():
     codec = ObservationCodec(spaces.Box(-1, 1, (1,)))
     learner = Sdpo(settings, Problem(constraints=(constraint,)), codec, spaces.Box(-9, 9, (1,)))
     distribution = torch.full((count, 1), m)
-    learner.estimator.score.critics = ExactCritics(Valuation(distribution, distribution, distribution[:, 0]))
+    valuations = {("reward", 0.99): Valuation(distribution, distribution, distribution[:, 0])}
     action_critics = {("reward", 0.99): Exposed()}
-    term = learner.estimator._term(action_critics, 0, rollout, price, torch.Generator().manual_seed(0))
+    term = learner.estimator._term(action_critics, 0, rollout, valuations, price, torch.Generator().manual_seed(0))
     parameters = torch.tensor([m, np.log(s)], dtype=torch.float32).requires_grad_()
     value = term(torch.arange(count), parameters.expand(count, 2))
     gradient = torch.autograd.grad(value, parameters)[0]
