@@ -8,11 +8,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from portfolio_sdpo.errors import HistoryError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Array, Market
 from portfolio_sdpo.portfolio.shared_agent import SharedAgent
 from portfolio_sdpo.portfolio.shared_policy import SharedPolicy
 from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings, hash_policy
+from portfolio_sdpo.prices.frequency import name_session
+
+FEWEST_A_YEAR = 200
+"""Sessions a year that daily prices have at least."""
 
 
 def build_agent(settings: AgentSettings, seed: int = 0, name: str = "sdpo") -> Agent:
@@ -62,6 +67,14 @@ class SharedPolicyAgent(Agent):
 
     def estimate_promise(self, history: Market, paths: int = 4096) -> None:
         """None: it was trained on other universes and promises nothing about this one; the shield keeps the limit."""
+
+    def _check(self, history: Market) -> None:
+        if history.sessions_per_year < FEWEST_A_YEAR:
+            raise HistoryError(
+                f"{self.name} decides with a policy that was trained on daily closes, and a session of these prices is "
+                f"a {name_session(history.sessions_per_year)}: give it daily prices, or choose another preset."
+            )
+        super()._check(history)
 
     def _build(self, assets: int) -> Any:
         settings = self.settings

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from portfolio_sdpo.errors import HistoryError
@@ -70,6 +70,13 @@ class SharedSettings(Settings):
     """The whole universe and random parts of it."""
     whole: float = Field(default=0.5, gt=0, le=1)
     """Share of windows that see the whole universe."""
+
+    @field_validator("limit")
+    @classmethod
+    def _fits_into_a_window(cls, limit: CvarLimit) -> CvarLimit:
+        if limit.horizon > DECISIONS * EVERY:
+            raise ValueError(f"its horizon must be at most {DECISIONS * EVERY} sessions, the length of a window")
+        return limit
 
 
 FINE = SharedSettings(updates=40, learning_rate=2e-3)

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import SafeAllocator, backtest, cli
-from portfolio_sdpo.errors import CheckpointError, SettingsError
+from portfolio_sdpo.errors import CheckpointError, HistoryError, SettingsError
 from portfolio_sdpo.portfolio import resume
 from portfolio_sdpo.portfolio.agent import AgentSettings
 from portfolio_sdpo.portfolio.market import all_cash, load_latest
@@ -247,6 +247,12 @@ def test_the_command_line_trains_and_backtests_it(learner, tmp_path):
 def test_wrong_settings_are_told(learner, changes, message):
     with pytest.raises(SettingsError, match=message):
         AgentSettings(learner={**learner, **changes})
+
+
+def test_weekly_prices_are_refused(learner):
+    """Its features are of days, and a year of 52 sessions would be taken for a quarter of one."""
+    with pytest.raises(HistoryError, match="trained on daily closes, and a session of these prices is a week"):
+        allocator(learner).fit(FRAME.resample("W-FRI").last())
 
 
 def test_a_policy_that_cannot_be_read_is_told(learner, tmp_path):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from portfolio_sdpo.errors import HistoryError
+from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.portfolio.accounting import hold, trade
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.sequences import DECISIONS, EVERY, LAG, Sequences
@@ -65,6 +65,12 @@ def test_fine_tuning_adds_a_vintage_near_its_parent():
     assert tuned.vintages[0] is parent.vintages[0]
     old, new = (vintage.members[0].asset.weight for vintage in tuned.vintages)
     assert 0.0 < (new - old).abs().max() < 0.1
+
+
+def test_a_horizon_beyond_a_window_is_refused():
+    assert SharedSettings(limit=CvarLimit(horizon=60)).limit.horizon == 60
+    with pytest.raises(SettingsError, match=r"limit: its horizon must be at most 60 sessions"):
+        SharedSettings(limit=CvarLimit(horizon=61))
 
 
 def test_a_history_that_is_too_short_is_refused():
