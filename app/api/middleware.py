@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import Message, Receive, Scope, Send
 
-from portfolio_sdpo.errors import PortfolioSdpoError
+from portfolio_sdpo.errors import PortfolioSdpoError, RegistryError
 from portfolio_sdpo.registry import ApiKey
 
 from .auth import is_cross_site, is_local_host, read_secret
@@ -156,7 +156,11 @@ class RequestMiddleware:
         if not self.keys.required:
             return _is_local(headers)
         secret = read_secret(headers)
-        return secret is not None and (self.keys.find(secret) or await self.keys.check(secret)) is not None
+        try:
+            return secret is not None and (self.keys.find(secret) or await self.keys.check(secret)) is not None
+        except RegistryError as error:
+            log.error("%s", error)
+            return False  # the process is alive all the same, and `/health` has to say so
 
     async def _authenticate(self, secret: str | None, caller: str) -> ApiKey:
         if secret is None:

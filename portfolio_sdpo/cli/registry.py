@@ -63,7 +63,7 @@ def restore(
         return
     typer.echo(f"{file} is restored.")
     if kept is not None:
-        typer.echo(f"The registry of before is in {kept}.")
+        typer.echo(f"The previous registry is in {kept}.")
 
 
 @app.command("verify", epilog=examples("registry verify", "registry verify --registry copy.db --json"))
@@ -124,7 +124,9 @@ def archive(
         print_json({"folder": str(folder), "rows": sum(each.rows for each in made), **names})
         return
     rows = sum(each.rows for each in made)
-    typer.echo(f"{rows} rows were archived in {len(made)} files in {folder}." if made else "Nothing was to archive.")
+    typer.echo(
+        f"{rows} rows were archived in {len(made)} files in {folder}." if made else "There was nothing to archive."
+    )
     if gone:
         typer.echo(f"{len(gone)} archives were deleted; the registry records what they held.")
 

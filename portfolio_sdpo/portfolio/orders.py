@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Lots = NDArray[np.float64]
 """[N] whole numbers, positive for purchases; as floats, because 1e16 of them do not fit into every integer."""
 
+MOST = 1e13
+"""Largest value of an account: beyond it a cent is too small for a float to tell whether an order can be paid for."""
 ROUNDING = 1e-9
 """A quotient this close below a whole number of lots is that number: 0.3 / 0.1 is 2.9999999999999996."""
 
@@ -146,6 +148,8 @@ def make_orders(
     value = account.cash + float(owned @ prices)
     if value <= 0.0:
         raise OrderError("The account is worth nothing: give the shares or the money that it holds.")
+    if not value <= MOST:
+        raise OrderError(f"The account is worth more than {MOST:,.0f}: correct the shares or the money that it holds.")
     desk = _Desk(prices, owned, account.cash, value, settings)
     wanted = _to_money(weights, np.concatenate([[account.cash], owned * prices]) / value, value, desk.fee)
     nearest = desk.round(wanted)

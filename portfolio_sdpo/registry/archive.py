@@ -96,7 +96,8 @@ class Archives(Repository):
         if not check.sound:
             raise AUDIT.damaged(str(check.problem))
         month = rows[0]["at"][:7]
-        name = f"audit-{month}-{rows[0]['seq']:012d}.jsonl.gz"
+        # The hash tells it from the rows of another state of the registry, which a backup has replaced.
+        name = f"audit-{month}-{rows[0]['seq']:012d}-{rows[-1]['hash'][:12]}.jsonl.gz"
         archive = Archive(
             name,
             _write_file(self.archive_folder / name, rows),

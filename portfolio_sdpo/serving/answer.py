@@ -43,7 +43,7 @@ class AnswerSettings(Settings):
     max_age_sessions: int = Field(default=2, ge=0)
     """Exchange sessions that may have ended since the last price."""
     suspicious: Suspicious = "hold"
-    """What is done about a last price that moved by more than a third, or is dated after tomorrow."""
+    """What is done about a last price that moved by more than 35 %, or is dated after tomorrow."""
     fail_to_cash: bool = False
     """Serve all cash, with a warning, for a withdrawn champion, stale prices or a limit that no weights meet."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,10 +18,10 @@ import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field
 
-from portfolio_sdpo.errors import OrderError, SnapshotError
+from portfolio_sdpo.errors import OrderError, PortfolioSdpoError, SnapshotError
 from portfolio_sdpo.portfolio.account import Holding, open_account
 from portfolio_sdpo.portfolio.market import CASH, Array, Market
-from portfolio_sdpo.portfolio.orders import Account, OrderSettings, OrderSheet, make_orders
+from portfolio_sdpo.portfolio.orders import MOST, Account, OrderSettings, OrderSheet, make_orders
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.serving.answer import (
     PROBLEM_PREFIX,
@@ -31,7 +32,7 @@ from portfolio_sdpo.serving.answer import (
     Weights,
     make_answer,
 )
-from portfolio_sdpo.serving.champion import ChampionDecisions, ChampionState
+from portfolio_sdpo.serving.champion import UNREADABLE_PRICES, ChampionDecisions, ChampionState, NotServableError
 
 SMALLEST_WEIGHT = 1e-6
 SMALLEST_LOT = 0.1
@@ -40,6 +41,8 @@ LAST_SEEN = 10
 """Sessions within which a stock without a close that day has its last price."""
 ADJUSTED = "Adjusted closes are used: this snapshot has no raw ones, so counts are not the exchange's."
 COLUMNS = ("ticker", "from", "to", "shares", "price", "money", "fee")
+
+log = logging.getLogger("portfolio_sdpo.serving")
 
 
 class OrderRequest(Schema):
@@ -61,7 +64,7 @@ class OrderRequest(Schema):
         },
     )
 
-    account: float | None = Field(default=None, gt=0, le=1e13)
+    account: float | None = Field(default=None, gt=0, le=MOST)
     """Value of the whole account; with holdings, what is not in stocks is cash."""
     holdings: list[Holding] = Field(default_factory=list, max_length=1_001)
     """What is held, in shares or in money; CASH in money. Nothing but cash if omitted."""
@@ -152,7 +155,11 @@ def order_champion(
     accounts: list[tuple[Account, _Closes]] = []
 
     def weigh(market: Market) -> Array:
-        closes = _load_closes(state, market)
+        try:
+            closes = _load_closes(state, market)
+        except PortfolioSdpoError as error:
+            log.error("%s", error)
+            raise NotServableError("data-unavailable", UNREADABLE_PRICES) from None
         account = open_account(request.holdings, request.account, market.tickers, closes.prices)
         accounts.append((account, closes))
         return _weigh(account, market, closes)
@@ -194,7 +201,7 @@ def explain_shield(answer: Answer) -> str:
             f"{today['past_shielded']:.2%}"
         )
     if content.removed:
-        reasons.append(f"{', '.join(content.removed)} has insufficient price history")
+        reasons.append(f"insufficient price history of {', '.join(content.removed)}")
     why = f": {'; '.join(reasons)}" if reasons else ""
     return f"The agent wants {wanted:.1%} in stocks and the shield allows {allowed:.1%}{why}."
 

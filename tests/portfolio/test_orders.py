@@ -36,6 +36,13 @@ class TestKnownAnswers:
         assert trades(sheet) == {"A": 99.0}  # 990 + 9.90; a hundredth share would cost 1010
         assert (sheet.fees, sheet.cash_after) == (9.9, 0.1)
 
+    def test_an_account_beyond_what_floats_can_count_in_cents_is_refused(self):
+        """Its purchases could be reduced for ever without being paid for."""
+        half = {"CASH": 0.0, "A": 0.5, "B": 0.5}
+        for account in (Account({}, 1e17), Account({"A": 1e300}, 0.0)):
+            with pytest.raises(OrderError, match="worth more than 10,000,000,000,000"):
+                make_orders(half, account, {"A": 3.7, "B": 71.3}, OrderSettings(fee_bps=5))
+
     def test_fractions_of_shares(self):
         sheet = make_orders({"CASH": 0.5, "A": 0.5}, Account({}, 100.0), {"A": 30.0}, OrderSettings(lot=0.1))
         assert trades(sheet) == {"A": 1.6}

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from portfolio_sdpo.registry import AuditEntry, archive
+from portfolio_sdpo.registry import AuditEntry, archive, backup
 
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -84,6 +84,23 @@ def test_old_files_are_deleted_by_policy_and_stay_on_record(registry):
     (registry.archive_folder / first.file).touch()  # as a crash would leave it
     assert registry.delete_archives("2026-04") == []
     assert [path.name for path in registry.archive_folder.iterdir()] == [second.file]
+
+
+def test_archives_of_a_state_that_a_backup_replaced_are_kept(registry, tmp_path):
+    """The same numbers are other rows after a restore: the files of before are the only copy of what they hold."""
+    if not registry.database.embedded:
+        pytest.skip("PostgreSQL's tools make its backups")
+    fill(registry, 10)
+    backup.back_up(registry, tmp_path / "early.backup")
+    registry.append_audit([AuditEntry("before", {"CASH": 1.0}, "b" * 64, at=MARCH + timedelta(days=11))])
+    (before,) = registry.archive_audit(date(2026, 5, 1))
+    content = (registry.archive_folder / before.file).read_bytes()
+    backup.restore(tmp_path / "early.backup", registry.place)
+    registry.append_audit([AuditEntry("after", {"CASH": 1.0}, "c" * 64, at=MARCH + timedelta(days=12))])
+    (after,) = registry.archive_audit(date(2026, 5, 1))
+    assert (after.first_seq, after.last_seq) == (before.first_seq, before.last_seq)
+    assert (registry.archive_folder / before.file).read_bytes() == content
+    assert registry.verify_audit().sound
 
 
 def test_rows_that_are_not_archived_cannot_be_deleted(registry, alter):

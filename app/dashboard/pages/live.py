@@ -47,7 +47,7 @@ def render() -> None:
         served = make_answer(decisions, state, settings)
         answer = served
         if isinstance(served, Refusal) and served.kind == "stale-data":
-            answer = make_answer(decisions, state, AnswerSettings(max_age_sessions=sys.maxsize))
+            answer = make_answer(decisions, state, settings.model_copy(update={"max_age_sessions": sys.maxsize}))
     if isinstance(served, Refusal) and served.kind != "no-champion":
         st.error(f"The service does not serve weights now. {served.detail}", icon=":material/block:")
     if isinstance(answer, Refusal):

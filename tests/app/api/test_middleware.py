@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.routing import Mount
 
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.errors import RegistryUnavailableError, SettingsError
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo_app.api.config import ServeSettings
 from portfolio_sdpo_app.api.deps import Access, list_access
@@ -28,6 +28,21 @@ PATHS = ("/weights", "/models", "/models/x", "/backtests", "/backtests/x", "/job
 
 def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
+
+
+def test_a_registry_that_cannot_be_read_does_not_make_the_process_unhealthy(
+    serve: Callable[..., Any], champion: Callable[..., str], registry: Registry, monkeypatch: pytest.MonkeyPatch
+):
+    champion()
+    registry.create_key("probe", "read")
+    http = serve().http
+
+    def fail(_: object, secret: str) -> None:
+        raise RegistryUnavailableError("The registry is locked.")
+
+    monkeypatch.setattr(Registry, "check_key", fail)
+    assert http.get("/health", headers=bearer("psdpo_a_b")).status_code == 200
+    problem(http.get("/models", headers=bearer("psdpo_a_b")), 503, "registry-unavailable")
 
 
 def test_keys_and_scopes(serve: Callable[..., Any], champion: Callable[..., str], registry: Registry):

@@ -14,10 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
+from portfolio_sdpo.errors import SnapshotError
 from portfolio_sdpo.portfolio.market import all_cash, load_latest
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo.serving import decide
+from portfolio_sdpo.serving import decide, orders
 
 from ..helpers import ANY_AGE, problem, save_snapshot
 
@@ -92,6 +93,21 @@ def test_raw_closes_price_the_orders(serve: Callable[..., Any], champion: Callab
     assert told["value"] == round(20.0 * frame["AAPL"].iloc[-1], 2)
 
 
+def test_damaged_closes_are_no_fault_of_the_caller(
+    serve: Callable[..., Any], champion: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+):
+    """And what the error names stays in the log."""
+    champion()
+
+    def fail(*_: object) -> None:
+        raise SnapshotError("/srv/prices/close.parquet is damaged.")
+
+    monkeypatch.setattr(orders, "_load_closes", fail)
+    answer = serve().http.post("/orders", json=BODY)
+    problem(answer, 503, "data-unavailable")
+    assert "/srv" not in answer.text
+
+
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
@@ -99,6 +115,7 @@ def test_raw_closes_price_the_orders(serve: Callable[..., Any], champion: Callab
         ({"holdings": [{"ticker": "NOPE", "shares": 1}]}, "bad-account"),
         ({"holdings": [{"ticker": "AAPL", "shares": -1}]}, "bad-account"),
         ({"account": 100, "holdings": HELD}, "bad-account"),
+        ({"holdings": [{"ticker": "CASH", "money": 1e17}]}, "bad-account"),
         ({"account": -1}, "invalid"),
         ({"account": 1, "lots": 2}, "invalid"),
     ],

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -15,7 +16,8 @@ from portfolio_sdpo import cli
 from portfolio_sdpo.portfolio.market import all_cash, load_latest
 from portfolio_sdpo.portfolio.store import today, train_agent
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo.serving import ChampionDecisions
+from portfolio_sdpo.serving import AnswerSettings, ChampionDecisions, Refusal
+from portfolio_sdpo_app.dashboard.pages import live
 
 from ...api.helpers import serving
 from ..conftest import QUICK, at_home, save_prices
@@ -117,6 +119,24 @@ def test_old_prices_are_refused_as_by_the_service_and_still_shown(filled_home: P
         assert "sessions ago, and 2 are allowed: update them." in script.error[0].value
         assert "sessions ago." in script.warning[0].value
         assert any("data-row='CASH'" in each.body for each in script.main if each.type == "html")
+
+
+def test_old_prices_are_shown_under_the_settings_of_the_service(monkeypatch: pytest.MonkeyPatch):
+    """But for the age that is allowed."""
+    asked: list[AnswerSettings] = []
+
+    def refuse(_: object, __: object, settings: AnswerSettings) -> Refusal:
+        asked.append(settings)
+        return Refusal("stale-data", "The prices are old.")
+
+    monkeypatch.setenv("PORTFOLIO_SDPO_SERVE_SUSPICIOUS", "serve")
+    monkeypatch.setattr(live, "make_answer", refuse)
+    monkeypatch.setattr(live, "open_registry", lambda: None)
+    monkeypatch.setattr(live, "_open_decisions", lambda _: SimpleNamespace(read_state=lambda: None))
+    monkeypatch.setattr(live, "_offer_next_step", lambda _: None)
+    live.render()
+    assert [each.suspicious for each in asked] == ["serve", "serve"]
+    assert asked[1].max_age_sessions > 1_000_000
 
 
 def test_the_day_before_is_decided_as_it_was_then(filled_home: Path):
