@@ -99,9 +99,10 @@ class Sequences:
 def largest_exposure(variance: Tensor, cash: Tensor, limit: CvarLimit) -> Tensor:
     """[B] the share of wealth that the limit allows at a variance per session [B], with no loss in progress.
 
-    It may be above 1. This is the calibrated shield's rule without an account.
+    It may be above 1; where cash alone breaks the limit it is 0. This is the calibrated shield's rule without an
+    account.
     """
-    budget = -SHARE * limit.bound + limit.horizon * cash
+    budget = (-SHARE * limit.bound + limit.horizon * cash).clamp_min(0.0)
     spread = -TAIL * normal_cvar(limit.alpha) * math.sqrt(limit.horizon)
     return budget / (spread * variance.clamp_min(1e-12).sqrt())
 

@@ -5,7 +5,7 @@ import torch
 from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.portfolio.accounting import hold, trade
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
-from portfolio_sdpo.portfolio.sequences import DECISIONS, EVERY, LAG, Sequences
+from portfolio_sdpo.portfolio.sequences import DECISIONS, EVERY, LAG, Sequences, normal_exposure
 from portfolio_sdpo.portfolio.shared_network import SharedNetwork, mix
 from portfolio_sdpo.portfolio.shared_training import FINE, SharedSettings, train_policy
 from tests.portfolio.shared_markets import draw_noise
@@ -65,6 +65,12 @@ def test_fine_tuning_adds_a_vintage_near_its_parent():
     assert tuned.vintages[0] is parent.vintages[0]
     old, new = (vintage.members[0].asset.weight for vintage in tuned.vintages)
     assert 0.0 < (new - old).abs().max() < 0.1
+
+
+def test_nothing_is_sold_short_where_cash_alone_breaks_the_limit():
+    excess = np.random.default_rng(0).normal(0.0, 0.01, 300)
+    assert normal_exposure(excess, -0.0001, CvarLimit(bound=0.0)) == 0.0
+    assert 0.0 < normal_exposure(excess, -0.0001, CvarLimit()) < 1.0
 
 
 def test_a_horizon_beyond_a_window_is_refused():
