@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.backtest.lookback import allocate_or_hold, fit_weights, select_stocks
-from portfolio_sdpo.backtest.simulate import Strategy
+from portfolio_sdpo.backtest.simulate import Account, DailyStrategy, Strategy
 from portfolio_sdpo.backtest.strategies import make_strategy
 from portfolio_sdpo.errors import SettingsError, WeightsError
 from portfolio_sdpo.portfolio.limits import TOLERANCE
@@ -45,6 +45,14 @@ class DecisionAdapter:
     def decide(self, history: Market, held: Array) -> Array:
         """The weights [A] that the object answers with."""
         return _to_array(self.inner.decide(history, held), history)
+
+
+class _ReviewAdapter(DecisionAdapter):
+    """A `DailyStrategy` under another name, which is still asked at every close and told about its account."""
+
+    def review(self, history: Market, account: Account) -> Array:
+        """The weights [A] that it answers with."""
+        return _to_array(self.inner.review(history, account), history)
 
 
 class OptimiserStrategy:
@@ -94,7 +102,8 @@ def as_strategy(candidate: Any, name: str | None = None, *, every: int | None = 
         complete = hasattr(candidate, "name") and hasattr(candidate, "every")
         if complete and name in (None, candidate.name) and every in (None, candidate.every):
             return cast("Strategy", candidate)
-        return DecisionAdapter(candidate, name, every)
+        adapter = _ReviewAdapter if isinstance(candidate, DailyStrategy) else DecisionAdapter
+        return adapter(candidate, name, every)
     if callable(getattr(candidate, "fit", None)):
         return OptimiserStrategy(candidate, name, **({} if every is None else {"every": every}))
     raise SettingsError(

@@ -123,7 +123,7 @@ def _summarise_shield(run: StrategyRun) -> dict[str, Any] | None:
             "decisions": int(decided.sum()),
             "scaled": int((kappas < 1.0).sum()),
             "removed": sum(bool(day["removed"]) for day in run.shield),
-            # Between decisions κ is a share of what the shield has left already.
+            # Between decisions κ of the filtered form is a share of what it has left already.
             "mean_kappa": float(kappas[decided].mean()) if decided.any() else None,
             "lowest_kappa": float(kappas.min()),
             "unmet": sum(not day["meets"] for day in run.shield),

@@ -56,8 +56,8 @@ def render_model(model: Model, champion: Promotion | None, history: Sequence[Pro
         "assets": f"{len(model.assets) - 1} stocks and cash",
         "learner": str(model.settings["learner"]["kind"]),
         "limit": f"CVaR of the worst {limit['alpha'] * 100:g} % of {limit['horizon']} sessions at {limit['bound']:.1%}",
-        "promised": f"{_percent(today['promised'])} on its scenarios, {_percent(today['past_shielded'])} shielded on "
-        "the past",
+        "promised": f"{_percent(today['promised'])} on its scenarios, {_percent(today['past_shielded'])} shielded, "
+        "as the shield counts it",
         **({"evidence": str(today["evidence"]["sentence"])} if "evidence" in today else {}),
         "parent": model.parent or "–",
         "created": f"{model.created_at:%Y-%m-%d %H:%M} UTC, added {model.added_at:%Y-%m-%d %H:%M}",

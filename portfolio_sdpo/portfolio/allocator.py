@@ -222,8 +222,8 @@ class SafeAllocator:
         parts = read_parts(place)
         config = FOLDERS.parse_json(parts[CONFIG], place, CONFIG)
         try:
-            given = config.get("allocator")
-            policy = cls(**({"execution": "same-close", **given} if given else _parameters_of(config)))
+            given = config.get("allocator", {})
+            policy = cls(**(given if "execution" in given else _parameters_of(config)))
         except (KeyError, TypeError, ValueError) as error:
             raise FOLDERS.damaged(place, CONFIG, error) from None
         policy._set_fitted(parts, config, agent_from_parts(parts, place))
@@ -376,19 +376,19 @@ def _named(assets: Sequence[str], weights: Array, day: Any, findings: Sequence[s
 
 
 def _parameters_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a policy that `portfolio-sdpo train` wrote."""
+    """The parameters of a policy that `portfolio-sdpo train` wrote, or that was saved before there was `execution`."""
     settings = AgentSettings.from_record(config["settings"]).model_dump(mode="json")
     limit, fee = settings.pop("limit"), settings.pop("fee")
     return {
-        "cvar": limit["bound"],
-        "alpha": limit["alpha"],
-        "horizon": limit["horizon"],
+        "cvar": limit.pop("bound"),
+        **limit,
         "fee_bps": round(fee * 1e4, 9),
         "cash": config["cash"],
         "execution": settings.pop("execution"),
         "algorithm": config["label"] if config["label"] in PRESETS["default"].agents else "sdpo",
         "settings": settings,
         "seed": config["seed"],
+        **{name: config["allocator"][name] for name in ("max_weight", "shield", "retrain") if "allocator" in config},
     }
 
 

@@ -1,9 +1,8 @@
 """Named sets of choices: what agents learn from and how, and what the backtest around them reckons with.
 
 `paper-stocks` is the table of the paper's appendix, `default` what a user would hold, `shared` the policy that comes
-with the package and is trained already, `lstm-same-close` what `default`
-was before decisions were traded at the next close. Each choice can be overruled, one
-by one or by a TOML file with the fields of `AgentSettings`:
+with the package and is trained already, `lstm-same-close` what `default` was before decisions were traded at the next
+close. Each choice can be overruled, one by one or by a TOML file with the fields of `AgentSettings`:
 
     preset("default", "sdpo", alpha=0.1)
     plan("paper-stocks", ["ppo"], config=read_config(Path("my.toml")))

@@ -23,7 +23,7 @@ from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.accounting import check_execution
 from portfolio_sdpo.portfolio.allocator import SafeAllocator
 from portfolio_sdpo.portfolio.market import load_frame
-from portfolio_sdpo.portfolio.shield import CvarLimit
+from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.prices.frame_checks import check_prices
 from portfolio_sdpo.report.result import BacktestResult
 from portfolio_sdpo.settings import Settings
@@ -154,6 +154,7 @@ def backtest(
         fee_bps=fee_bps,
         cash=_mean_rate(cash),
         execution=check_execution(execution),
+        shield_form=_find_shield_form(named),
         limit=_find_limit(named, {"bound": cvar, "alpha": alpha, "horizon": horizon}),
         limits={"max_weight": max_weight, "max_turnover": max_turnover},
         bootstrap={"seed": seed, **({} if intervals is True else {"draws": intervals})} if intervals else None,
@@ -231,6 +232,19 @@ def _find_limit(named: Mapping[str, Any], given: Mapping[str, Any]) -> CvarLimit
             "cvar, alpha, horizon: the policies have different limits; give those that all tracks are judged by."
         )
     return limits[0]
+
+
+def _find_shield_form(named: Mapping[str, Any]) -> ShieldForm:
+    """The form of the shield that the policies' weights pass, which all tracks share."""
+    forms = {
+        each.strategy(name).settings.shield_form for name, each in named.items() if isinstance(each, SafeAllocator)
+    }
+    if len(forms) > 1:
+        raise SettingsError(
+            "strategies: the policies pass different forms of the shield; give them the same shield_form in their "
+            "settings, or backtest them apart."
+        )
+    return forms.pop() if forms else "calibrated"
 
 
 def _make_settings(named: Mapping[str, Any], shielded: set[str], **fields: Any) -> BacktestSettings:

@@ -78,7 +78,7 @@ def render_trained_agent(trained: TrainedAgent) -> RenderableType:
     promise = (
         f"CVaR, the mean of the worst {limit['alpha'] * 100:g} % of {limit['horizon']}-session returns: "
         f"limit {limit['bound']:.1%}; {on_scenarios}"
-        f"on the past {today['past']:z.1%}, shielded {today['past_shielded']:z.1%}."
+        f"as the shield counts it {today['past']:z.1%}, shielded {today['past_shielded']:z.1%}."
     )
     more = [today["evidence"]["sentence"]] if "evidence" in today else []
     if today["removed"]:

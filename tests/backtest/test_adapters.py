@@ -10,6 +10,7 @@ from portfolio_sdpo.backtest import make_strategy, simulate
 from portfolio_sdpo.backtest.adapters import DecisionAdapter, OptimiserStrategy, as_strategy
 from portfolio_sdpo.backtest.entries import Entry
 from portfolio_sdpo.backtest.run import BacktestSettings, simulate_strategies
+from portfolio_sdpo.backtest.shielded import shield_strategy
 from portfolio_sdpo.backtest.strategies import STRATEGIES, EqualWeight, make_benchmark
 from portfolio_sdpo.common import plugins
 from portfolio_sdpo.errors import SettingsError, WeightsError
@@ -103,6 +104,16 @@ def test_names_and_what_is_no_strategy():
         as_strategy("cash", every=0)
     with pytest.raises(SettingsError, match=r"there is no 'equal-wieght' .did you mean 'equal-weight'"):
         as_strategy("equal-wieght")
+
+
+def test_the_shield_under_another_name_still_looks_at_every_close(market):
+    """It would be asked at its decisions alone, and take its account for one that has been all cash."""
+    shielded, renamed = (shield_strategy(EqualWeight(every=20), CvarLimit()) for _ in range(2))
+    ours = simulate(market, shielded, start=market.dates[30])
+    theirs = simulate(market, as_strategy(renamed, "mine"), start=market.dates[30])
+    assert theirs.name == "mine" and len(shielded.days) == len(renamed.days) == 30
+    assert 0.0 < ours.weights[:, 1:].sum(axis=1).max() < 1.0
+    np.testing.assert_array_equal(theirs.weights, ours.weights)
 
 
 class Momentum:

@@ -1,6 +1,7 @@
 """`SafeAllocator` against the agent that it stands for, in the manners of an estimator."""
 
 import copy
+import json
 import pickle
 
 import numpy as np
@@ -201,6 +202,23 @@ def test_the_manners_of_an_estimator(frame, fitted):
     with pytest.raises(SettingsError, match="alpha"):
         policy.set_params(seed=5, alpha=2.0)
     assert (policy.alpha, policy.seed) == (0.1, 2)
+
+
+def test_a_policy_from_before_there_was_a_choice_keeps_what_was_chosen_for_it(frame, fitted, tmp_path):
+    """A new fit of it, and a backtest, are those of its own time: same close, from cash, the filtered shield."""
+    folder = fitted.save(tmp_path / "policy")
+    config = json.loads((folder / "config.json").read_text())
+    del config["allocator"]["execution"]
+    for field in ("execution", "training", "shield_form"):
+        del config["settings"][field]
+    (folder / "config.json").write_text(json.dumps(config))
+    loaded = SafeAllocator.load(folder)
+    again = loaded.strategy("again").settings
+    assert (again.execution, again.training, again.shield_form) == ("same-close", "from-cash", "filtered")
+    assert loaded.max_weight == 0.3
+    assert again == preset("lstm-same-close", config=QUICK, alpha=0.1, bound=-0.02, horizon=5, fee_bps=5.0)
+    now = fitted.strategy("now").settings
+    assert (now.execution, now.training, now.shield_form) == ("next-close", "as-deployed", "calibrated")
 
 
 def test_copies_pickles_and_folders_are_the_same_policy(frame, fitted, tmp_path):

@@ -61,6 +61,14 @@ def test_the_room_and_the_function_are_one():
     assert backtest.simulate is simulate or backtest.simulate.__name__ == "portfolio_sdpo.backtest.simulate"
 
 
+def test_tracks_pass_the_form_of_the_shield_that_the_policy_passes(frame):
+    old = policy(settings=QUICK | {"shield_form": "filtered"})
+    assert backtest(frame, old, **SHORT).record.config["settings"]["shield_form"] == "filtered"
+    assert backtest(frame, "cash", **SHORT).record.config["settings"]["shield_form"] == "calibrated"
+    with pytest.raises(SettingsError, match="the policies pass different forms of the shield"):
+        backtest(frame, {"old": old, "new": policy()}, **SHORT)
+
+
 def test_every_sort_of_strategy_in_one_table(frame):
     pytest.importorskip("skfolio")
     from skfolio.optimization import InverseVolatility
