@@ -87,6 +87,7 @@ class Archives(Repository):
     def _archive_next(self, before: date) -> Archive | None:
         with self.database.reading(still=True) as connection:
             start = _get_start(_read_archives(connection))
+            generation = connection.execute(sa.select(schema.identity.c.generation)).scalar_one()
             table = schema.audit
             query = table.select().where(table.c.seq > start.seq).order_by(table.c.seq).limit(ROWS)
             rows = _take_month(connection.execute(query).mappings().all(), before)
@@ -96,8 +97,8 @@ class Archives(Repository):
         if not check.sound:
             raise AUDIT.damaged(str(check.problem))
         month = rows[0]["at"][:7]
-        # The hash tells it from the rows of another state of the registry, which a backup has replaced.
-        name = f"audit-{month}-{rows[0]['seq']:012d}-{rows[-1]['hash'][:12]}.jsonl.gz"
+        # Rows with the same numbers may have been other ones before a backup was restored.
+        name = f"audit-{month}-{rows[0]['seq']:012d}-{generation[:12]}.jsonl.gz"
         archive = Archive(
             name,
             _write_file(self.archive_folder / name, rows),
