@@ -81,7 +81,7 @@ class TestDeclaration:
             assert (settings.fee_bps, settings.cash, settings.shield, settings.strategies) == (0.0, "zero", False, ())
             assert (settings.start, settings.end) == (date(2019, 1, 2), date(2019, 12, 31))
         assert STOCKS.algorithms["counterfactual-0.1"].learner.estimator == "counterfactual"
-        assert len(STOCKS.backtest(BENCHMARKS, ()).strategies) == 9
+        assert len(STOCKS.backtest(BENCHMARKS, ()).strategies) == 11
 
     def test_changes(self):
         changed = STOCKS.with_changes(iterations=3, seeds=(7,), algorithms=("counterfactual-0.1", "ppo"))
