@@ -38,7 +38,7 @@ def test_a_table_the_weights_and_the_path_of_the_report(home: Path):
     result = call(*QUICK, "--fee-bps", "5")
     assert result.exit_code == 0, result.output
     assert result.stderr == ""  # no terminal, no progress
-    assert "from the close of 2019-03-01 on" in result.stdout
+    assert "decided at the close of 2019-03-01, to be traded at the" in result.stdout
     for word in ("2019-01-02 to 2019-03-01, 40 sessions", "inverse-volatility", "Sharpe", "CVaR 15", "AAPL", "✓"):
         assert word in result.stdout
     assert "…" not in result.stdout  # everything fits

@@ -48,7 +48,7 @@ def test_a_backtest_started_here_finishes_and_appears(visit: Callable, work: str
     visitor.settle()
     main = select_main(group_by_strategy(read_metrics(folder))).median
     assert dict(visitor.figures(".cards")) == {
-        name: main[name] for name in ("final_wealth", "cagr", "sharpe", "max_drawdown", "cvar_window")
+        name: main[name] for name in ("final_wealth", "total_return", "sharpe", "max_drawdown", "cvar_window")
     }
     # It can be chosen on the other pages as well.
     visitor.open(work, "compare")

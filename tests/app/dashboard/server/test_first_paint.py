@@ -165,7 +165,8 @@ def test_other_documents_are_streamlits_own(filled: str, empty: str, run: Path):
     ours = httpx.get(f"{filled}/backtest", params={"run": run.name})
     assert FIRST in ours.text and ours.headers["cache-control"] == "no-cache"
     assert FIRST in httpx.get(f"{filled}/backtest").text  # the newest
-    plain = httpx.get(f"{filled}/live").text
+    assert httpx.get(f"{filled}/live").has_redirect_location  # the default page's own address is the root
+    plain = httpx.get(f"{filled}/compare").text
     assert FIRST not in plain
     assert httpx.get(f"{filled}/backtest", params={"run": "nothing"}).text == plain
     assert httpx.get(f"{filled}/backtest", params={"run": run.name, "embed": "true"}).text == plain
