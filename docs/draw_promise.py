@@ -1,7 +1,7 @@
 """Draw `docs/figures/promise.png`, the first picture of the README, from the folder of a backtest.
 
-portfolio-sdpo backtest --seeds 0 --strategies equal-weight,maximum-return --start 2019-01-02 --end 2021-10-14 \
-    --out promise
+portfolio-sdpo backtest --preset lstm-same-close --seeds 0 --strategies equal-weight,maximum-return \
+    --start 2019-01-02 --end 2021-10-14 --out promise
 python docs/draw_promise.py promise
 """
 
