@@ -60,7 +60,7 @@ def place_levels(count: int, tails: Sequence[Tail] = ()) -> Levels:
     >>> place_levels(4).tau
     tensor([0.1250, 0.3750, 0.6250, 0.8750])
     >>> place_levels(8, [("lower", 0.1)]).tau
-    tensor([0.0040, 0.0200, 0.0520, 0.1000, 0.2330, 0.4431, 0.6532, 0.8733])
+    tensor([0.0040, 0.0200, 0.0520, 0.1000, 0.2370, 0.4550, 0.6730, 0.8910])
     """
     each = count // (2 * max(len(tails), 1))
     if not tails or each < 2:
