@@ -21,7 +21,7 @@ from torch import Tensor
 
 from portfolio_sdpo.risk import RiskMeasure
 
-WIDEST = 0.25
+WIDEST = 0.1
 """A tail that is as wide as this needs no levels of its own."""
 
 Tail = tuple[Literal["lower", "upper"], float]

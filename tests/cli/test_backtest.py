@@ -161,7 +161,7 @@ def snapshots() -> None:
         (("--snapshot", "short", "--horizon", "60", "--start", "2019-03-01"), "a window of 60 sessions needs"),
         (
             ("--snapshot", "short", "--scenarios", "window", "--horizon", "60", "--start", "2019-03-01"),
-            "a window of 60",
+            "a window of 124",
         ),
         (("--horizon", "1100", "--start", "2019-01-02"), "history of 1008 sessions is shorter than the window of 1100"),
         (("--snapshot", "gone", "--start", "2019-10-15"), "no stock listed on 2019-10-15 has been so for"),

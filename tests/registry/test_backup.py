@@ -5,6 +5,7 @@ import shutil
 import signal
 import sqlite3
 import threading
+import time
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from itertools import count
@@ -63,6 +64,8 @@ def test_backup_and_restore_while_it_is_used(registry, ids, url, tmp_path):
     registry.promote(ids[0], "first")
     before = registry.look()
     with in_use(registry, ids):
+        while not registry.verify_audit().rows:
+            time.sleep(0.01)
         for number in range(3):
             backup.back_up(registry, tmp_path / f"{number}.backup")
     champion = registry.promote(ids[2], "after the backups")

@@ -22,6 +22,7 @@ from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs, run_cmdp
 from portfolio_sdpo.experiments.cmdp.summary import cmdp_evidence, summarise_cmdp
 from portfolio_sdpo.experiments.style import algorithm_colour
 from portfolio_sdpo.experiments.tables import NAMES, display_name
+from portfolio_sdpo.nn.levels import expect
 from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.risk import Constraint, CVaR, Expectation
 from portfolio_sdpo.rl import Problem
@@ -90,7 +91,9 @@ def test_critics_know_after_the_first_rollout_that_laws_narrow_to_the_end(name):
     learner = build(settings, experiment.problem, codec, env.single_action_space)
     rollout = Collector(env, ["reward"], experiment.cmdp.horizon, seed=0).collect(learner.policy, 0)
     learner.estimator.fit_critics(rollout, torch_generator(stream(0, 0, Purpose.UPDATE)))
-    spread = learner.critics.value(("reward", 0.99), rollout, 32).here.std(-1)
+    valuation = learner.critics.value(("reward", 0.99), rollout, 32)
+    mean = expect(valuation.here, valuation.weight).unsqueeze(-1)
+    spread = expect((valuation.here - mean).square(), valuation.weight).sqrt()
     first, last = spread[rollout.step == 0].mean(), spread[rollout.step == experiment.cmdp.horizon - 1].mean()
     assert last < 0.9 * first
 
