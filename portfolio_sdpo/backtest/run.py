@@ -37,6 +37,7 @@ from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.common.progress import Tell
 from portfolio_sdpo.errors import Interruption, SettingsError
 from portfolio_sdpo.portfolio.accounting import Execution
+from portfolio_sdpo.portfolio.calibrated_shield import WINDOW
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Cash, Market, load_market, parse_cash, select_days
 from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
@@ -130,6 +131,11 @@ class BacktestSettings(Settings):
                 f"shield_lookback: {self.limit.horizon}-session windows and a tail of {self.limit.alpha:g} need at "
                 f"least {least} sessions (got {self.shield_lookback}): lengthen it, choose a larger alpha or leave "
                 "the shield out."
+            )
+        if self.shield and self.shield_form == "calibrated" and self.limit.horizon >= WINDOW:
+            raise SettingsError(
+                f"horizon: the shield looks at the last {WINDOW} sessions, so it could only hold cash for a limit over "
+                f"{self.limit.horizon}: shorten the horizon or leave the shield out."
             )
         return self
 

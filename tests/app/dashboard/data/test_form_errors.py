@@ -54,7 +54,7 @@ def test_a_wrong_backtest_is_explained_by_the_labels_of_the_form(settings: dict[
 @pytest.mark.parametrize(
     "settings",
     [
-        {"horizon": 0},
+        {"horizon": 100_000},
         {"cash": "abc"},
         {"seeds": "1,1"},
         {"config": "a ="},
