@@ -101,6 +101,9 @@ class Application(Group):
         except KeyboardInterrupt as stop:
             if debug:
                 raise
+            # After Ctrl-C in code made by `exec`, such as a dataclass's, `python -m` ends by the signal instead of with
+            # our exit code, unless later code of that sort runs to its end.
+            exec("")
             self._exit(self._describe_interrupt(stop), "Interrupted", INTERRUPTED, "Interrupted")
         except typer.Exit:
             raise

@@ -169,3 +169,17 @@ def test_where_there_is_nothing_to_save_it_says_so():
         for connection in heard:
             connection.close()
     assert errors == "Interrupted: no work had to be saved.\n"
+
+
+def test_exit_code_where_generated_code_was_interrupted():
+    """A module of dataclasses may be on its way in at that moment; Python itself would end by the signal."""
+    Path("stopped.py").write_text(
+        "from portfolio_sdpo import cli\n"
+        "app = cli.build_app()\n"
+        "@app.command()\n"
+        "def stop():\n"
+        "    exec('raise KeyboardInterrupt')\n"
+        "app(['stop'])\n"
+    )
+    ended = subprocess.run([sys.executable, "-m", "stopped"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "Interrupted: no work had to be saved.\n")

@@ -51,6 +51,8 @@ _SCRIPT = """
     if (!document.querySelector(theirs)) return;
     const main = document.querySelector("[data-testid=stMain]");
     if (main) main.scrollTop = first.scrollTop;
+    // Streamlit may insert its copy of the sheet after the page: without one, everything would jump.
+    document.head.append(first.querySelector("style"));
     first.remove();
     watch.disconnect();
   }).observe(document.body, {childList: true, subtree: true});
