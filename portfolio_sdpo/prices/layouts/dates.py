@@ -51,6 +51,8 @@ _FORMS = {
         "Jan 2020": rf"{_MONTH}[-/, ]+(?P<year>\d{{4}})",
     }.items()
 }
+_PLAIN_WORD = re.compile(r"[^\W\d_][^-/, ]*")
+"""A letter and nothing that separates, as most tickers are: no form above allows it."""
 _ISO_DAYS = re.compile(r"(\d{4}-\d\d-\d\d\n)*\d{4}-\d\d-\d\d", re.ASCII)
 _EPOCHS = {10: "s", 13: "ms", 16: "us", 19: "ns"}
 """Digits of an epoch time since 2001, and its unit."""
@@ -80,7 +82,9 @@ class ParsedDates:
 def looks_like_dates(cells: Sequence[str]) -> bool:
     """Whether all these cells are dates of one form, empty ones apart."""
     texts = [cell.strip() for cell in cells if cell.strip().lower() not in _EMPTY]
-    return bool(texts) and any(all(_is_day(form.fullmatch(text)) for text in texts) for form in _FORMS.values())
+    if not texts or _PLAIN_WORD.fullmatch(texts[0]):
+        return False
+    return any(all(_is_day(form.fullmatch(text)) for text in texts) for form in _FORMS.values())
 
 
 def _is_day(match: re.Match[str] | None) -> bool:

@@ -52,6 +52,8 @@ def decode_text(content: bytes) -> tuple[bytes, list[str]]:
             raise LayoutError(NOT_TEXT) from None
     if b"\0" in head:
         raise LayoutError(NOT_TEXT)
+    if content.isascii():  # ten times as quick as decoding
+        return content, []
     try:
         content.decode()  # the whole of it: a byte far below the header counts
     except UnicodeDecodeError:
