@@ -1,4 +1,4 @@
-"""Registries in SQLite and in a real PostgreSQL server that is started here, and small trained agents to put in."""
+"""Registries in SQLite and in a PostgreSQL server that is started here, small trained agents, prices to retrain on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pandas as pd
 import pytest
 
 from portfolio_sdpo.portfolio.agent import AgentSettings
 from portfolio_sdpo.portfolio.store import read_parts, train_agent
+from portfolio_sdpo.prices.ingest import import_snapshot
+from portfolio_sdpo.prices.samples import load_sample
 from portfolio_sdpo.registry import Registry
 
 QUICK = AgentSettings(
@@ -177,3 +180,34 @@ def say(what):
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def local(home: Path) -> Iterator[Registry]:
+    with Registry.open() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def sample() -> pd.DataFrame:
+    return load_sample("sample").frame.iloc[-200:, :3]
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Callable[..., str]:
+    """Put prices into a file and the file into a snapshot, which an update reads again."""
+
+    def put(frame: pd.DataFrame, name: str = "mine", *, keep: bool = True) -> str:
+        path = tmp_path / f"{name}.csv"
+        frame.rename_axis("Date").to_csv(path)
+        if keep:
+            import_snapshot(path, name, calendar=None)
+        return name
+
+    return put

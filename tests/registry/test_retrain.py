@@ -1,10 +1,9 @@
-"""Retraining: who is promoted and why, nothing twice, one at a time, and whatever breaks is said."""
+"""Retraining: who is promoted and why, nothing twice, and whatever breaks is said."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import pytest
 
 from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 from portfolio_sdpo.errors import (
-    ChampionChangedError,
     DivergenceError,
     HistoryError,
     RegistryError,
@@ -26,54 +24,15 @@ from portfolio_sdpo.errors import (
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import load_latest
 from portfolio_sdpo.portfolio.store import train_agent
-from portfolio_sdpo.prices.ingest import import_snapshot
-from portfolio_sdpo.prices.samples import load_sample
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo.registry.retrain import RetrainResult, RetrainSettings, retrain
-from portfolio_sdpo.registry.retrain_lock import hold_retrain_lock
+from portfolio_sdpo.registry.retrain import RetrainSettings, retrain
 from portfolio_sdpo.report.result import run_backtest
+from tests.registry.retrain_examples import QUICK, go
 
-QUICK: dict[str, Any] = {
-    "history": 60,
-    "paths": 8,
-    "first": 6,
-    "further": 2,
-    "limit": {"horizon": 5, "alpha": 0.2, "bound": -0.3},
-    "learner": {"kind": "analytic", "hidden": (4, 4), "learning_rate": 0.1},
-}
+pytestmark = pytest.mark.usefixtures("home")
+
 IDLE = {**QUICK, "first": 1, "further": 0, "learner": {**QUICK["learner"], "learning_rate": 1e-9}}
 """Stays in cash."""
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def local(home: Path) -> Iterator[Registry]:
-    with Registry.open() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="session")
-def sample() -> pd.DataFrame:
-    return load_sample("sample").frame.iloc[-200:, :3]
-
-
-@pytest.fixture
-def prices(tmp_path: Path) -> Callable[..., str]:
-    """Put prices into a file and the file into a snapshot, which an update reads again."""
-
-    def put(frame: pd.DataFrame, name: str = "mine", *, keep: bool = True) -> str:
-        path = tmp_path / f"{name}.csv"
-        frame.rename_axis("Date").to_csv(path)
-        if keep:
-            import_snapshot(path, name, calendar=None)
-        return name
-
-    return put
 
 
 def rising(up: dict[int, float], sessions: int = 200, start: str = "2020-01-01") -> pd.DataFrame:
@@ -83,11 +42,6 @@ def rising(up: dict[int, float], sessions: int = 200, start: str = "2020-01-01")
     for session, gain in up.items():
         moves[session] = gain
     return pd.DataFrame(100 * np.cumprod(1 + moves, 0), pd.bdate_range(start, periods=sessions), ["AAA", "BBB"])
-
-
-def go(registry: Registry, snapshot: str | None = None, **changes: Any) -> RetrainResult:
-    settings = {"snapshot": snapshot, "config": QUICK, "holdout": 20, **changes}
-    return retrain(RetrainSettings(**settings), registry=registry)
 
 
 def test_nights(registry: Registry, sample: pd.DataFrame, prices: Callable[..., str]):
@@ -297,109 +251,6 @@ def test_failures_are_noted(local: Registry, sample: pd.DataFrame, prices: Calla
 
 def _interrupt(share: float, what: str) -> None:
     raise KeyboardInterrupt
-
-
-def test_interrupted_after_its_last_step(local: Registry, sample, prices, monkeypatch: pytest.MonkeyPatch):
-    """What was promoted is not noted as failed."""
-    prices(sample)
-    real = Registry.promote
-
-    def promote(self: Registry, *given: Any, **values: Any) -> Any:
-        real(self, *given, **values)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Registry, "promote", promote)
-    with pytest.raises(KeyboardInterrupt):
-        go(local, "mine")
-    (run,) = local.runs(kind="retrain")
-    assert (run.status, run.outcome, run.model_id) == ("done", "promoted", local.champion().model_id)
-    assert go(local, "mine").run_id == run.id
-
-
-def test_champion_changed_meanwhile(local: Registry, sample, prices, folder: Path):
-    """Whoever was promoted during the retrain stays, and the next retrain is judged against it."""
-    prices(sample)
-    other = local.add_model(folder).id
-
-    def meddle(share: float, what: str) -> None:
-        if what == "promoting the challenger":
-            local.promote(other, "by hand")
-
-    asked = RetrainSettings(snapshot="mine", config=QUICK, holdout=20)
-    with pytest.raises(ChampionChangedError):
-        retrain(asked, registry=local, progress=meddle)
-    assert local.champion().model_id == other
-    assert retrain(asked, registry=local).new and "champion" in local.runs(kind="retrain", limit=1)[0].reason
-
-
-def test_killed_before_and_after_its_last_step(local: Registry, sample, prices, monkeypatch: pytest.MonkeyPatch):
-    """What was judged is promoted without being trained again; what was promoted is noted as such."""
-    prices(sample)
-
-    def dead(*_: object, **__: object) -> None:
-        raise SystemExit
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Registry, "promote", dead)
-        patch.setattr(Registry, "end_run", dead)
-        with pytest.raises(SystemExit):
-            go(local, "mine")
-    (model,) = local.models()
-    (run,) = local.runs(kind="retrain")
-    assert run.status == "running" and local.champion() is None
-    with monkeypatch.context() as patch:
-        patch.setattr(Agent, "decide", dead)
-        patch.setattr(Registry, "end_run", _fail_on(Registry.end_run, "promoted"))
-        with pytest.raises(SystemExit):
-            go(local, "mine")
-    assert (
-        local.champion().model_id == model.id
-        and local.run(run.id).reason == "Its process ended before the retrain did."
-    )
-    done = go(local, "mine")
-    assert (done.outcome, done.model_id, done.new) == ("promoted", model.id, False)
-    assert [each.status for each in local.runs(kind="retrain")] == ["done", "failed"]
-    assert local.run(done.run_id).outcome == "promoted" and len(local.models()) == len(local.promotions()) == 1
-
-
-def _fail_on(real: Callable[..., Any], outcome: str) -> Callable[..., Any]:
-    def end(self: Registry, run_id: str, status: str = "done", **values: Any) -> Any:
-        if values.get("outcome") == outcome or values.get("reason") == "The retrain was interrupted.":
-            raise SystemExit
-        return real(self, run_id, status, **values)
-
-    return end
-
-
-HOLD = """
-from portfolio_sdpo.registry.retrain_lock import hold_retrain_lock
-with hold_retrain_lock(registry.database):
-    say(os.getpid()); sys.stdin.readline()
-"""
-
-
-def test_one_at_a_time(registry: Registry, url: str, start: Callable[..., Any]):
-    """Across processes; the second is told who is at it, and after a kill the lock is free."""
-    process = start(HOLD, url)
-    holder = process.stdout.readline().strip()
-    with pytest.raises(RetrainBusyError, match=f"process {holder} on .* since 20"):
-        go(registry)
-    assert registry.runs(kind="retrain") == []
-    process.kill()
-    process.wait()
-    for _ in range(100):  # PostgreSQL takes a moment to see that nobody is there any more
-        try:
-            with (
-                hold_retrain_lock(registry.database),
-                pytest.raises(RetrainBusyError, match="process"),
-                hold_retrain_lock(registry.database),
-            ):
-                pass
-            break
-        except RetrainBusyError:
-            time.sleep(0.05)
-    with hold_retrain_lock(registry.database):
-        pass
 
 
 def test_settings_are_checked():

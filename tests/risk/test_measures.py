@@ -1,18 +1,14 @@
 """Every risk measure against known answers, its axioms, and its influence function against finite differences."""
 
-import json
 import math
-from typing import Literal
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 from scipy import integrate, stats
 from torch import Tensor
 
-from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.risk import (
     BadStateProbability,
     Custom,
@@ -21,81 +17,29 @@ from portfolio_sdpo.risk import (
     Entropic,
     Expectation,
     MeanSemideviation,
-    Measure,
     Power,
-    RiskMeasure,
     Spectral,
     Variance,
     Wang,
 )
-
-
-def variance_twin(values: Tensor, weights: Tensor) -> Tensor:
-    return (weights * values.square()).sum(-1) - (weights * values).sum(-1).square()
-
-
-def square_root(tau: Tensor) -> Tensor:
-    return tau.sqrt()
-
-
-def expected_worst_of_two(tau: Tensor) -> Tensor:
-    return 1 - (1 - tau).square()
-
-
-class Spread(RiskMeasure):
-    """A researcher's own measure: mean absolute deviation."""
-
-    kind: Literal["test-spread"] = "test-spread"
-
-    def evaluate(self, values: Tensor, weights: Tensor) -> Tensor:
-        return (weights * (values - (weights * values).sum(-1, keepdim=True)).abs()).sum(-1)
-
-
-MEASURES = [
-    Expectation(),
-    BadStateProbability(),
-    CVaR(alpha=0.25),
-    CVaR(alpha=0.5, tail="upper"),
-    Variance(),
-    Entropic(beta=-0.5),
-    Entropic(beta=0.25),
-    Spectral(distortion=Wang(shift=0.5)),
-    Spectral(distortion=Wang(shift=-0.5)),
-    Spectral(distortion=Power(exponent=2)),
-    Spectral(distortion=Power(exponent=0.5)),
-    Spectral(distortion=CustomDistortion(function=expected_worst_of_two)),
-    Spectral(distortion=CustomDistortion(function=square_root)),
-    MeanSemideviation(weight=0.5),
-    MeanSemideviation(weight=0.5, order=2),
-    MeanSemideviation(weight=1, order=2, tail="upper"),
-    Custom(function=variance_twin),
-    Spread(),
-]
-DISPERSIONS = (Variance, Custom, Spread)  # 0 for a constant, where the others give the constant
-every_measure = pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.label)
-
-
-def tensor(*numbers: float) -> Tensor:
-    return torch.tensor(numbers, dtype=torch.float64)
-
-
-def random_distribution(atoms: int = 23, distributions: tuple[int, ...] = (), seed: int = 0) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    values = 2 * torch.randn(*distributions, atoms, generator=generator, dtype=torch.float64) + 1
-    weights = torch.rand(*distributions, atoms, generator=generator, dtype=torch.float64) + 0.1
-    return values, weights / weights.sum(-1, keepdim=True)
-
-
-def mean_of(values: Tensor, weights: Tensor) -> Tensor:
-    return (weights * values).sum(-1)
-
+from tests.risk.measure_examples import (
+    DISPERSIONS,
+    VALUES,
+    WEIGHTS,
+    Spread,
+    every_measure,
+    expected_worst_of_two,
+    mean_of,
+    random_distribution,
+    tensor,
+    variance_twin,
+)
 
 # Known answers -------------------------------------------------------------------------------------------------------
 
 LEVELS = (torch.randperm(100_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.5) / 100_000
 NORMAL = torch.from_numpy(stats.norm(1.5, 2).ppf(LEVELS))
 EXPONENTIAL = torch.from_numpy(stats.expon(scale=2).ppf(LEVELS))
-VALUES, WEIGHTS = tensor(4, -2, 1, 0), tensor(0.4, 0.1, 0.3, 0.2)
 
 
 def exponential_wang(shift: float) -> float:
@@ -319,87 +263,3 @@ def test_entropic_does_not_overflow():
 def test_a_law_needs_floating_point_samples(values):
     with pytest.raises(ValueError, match="floating-point values"):
         Expectation()(values)
-
-
-# Settings ------------------------------------------------------------------------------------------------------------
-
-
-@every_measure
-def test_json_round_trip(measure):
-    text = measure.model_dump_json()
-    assert json.loads(text)["kind"] == measure.kind
-    assert TypeAdapter(Measure).validate_json(text) == measure
-    assert type(measure)(**json.loads(text)) == measure
-    assert hash(measure) == hash(type(measure)(**json.loads(text)))
-
-
-def test_functions_are_stored_by_import_path():
-    measure = Custom(function=variance_twin, name="twin")
-    assert json.loads(measure.model_dump_json())["function"] == f"{__name__}:variance_twin"
-    assert Custom(function="torch:std_mean").function is torch.std_mean
-
-
-@pytest.mark.parametrize(
-    "measure",
-    [
-        Custom(function=lambda values, weights: mean_of(values, weights)),
-        Custom(function=Expectation().evaluate),
-        Spectral(distortion=CustomDistortion(function=lambda tau: tau)),
-    ],
-    ids=["lambda", "bound method", "distortion"],
-)
-def test_a_function_without_import_path_fails_only_when_written(measure):
-    assert measure(VALUES, WEIGHTS).item() == pytest.approx(1.7)
-    assert measure.model_dump()
-    for write in (measure.model_dump_json, lambda: measure.model_dump(mode="json")):
-        with pytest.raises(SettingsError, match=r"function .* cannot be written to a file"):
-            write()
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: CVaR(alpha=0), "CVaR.alpha"),
-        (lambda: CVaR(alpha=1), "CVaR.alpha"),
-        (lambda: CVaR(alpha=math.nan), "CVaR.alpha"),
-        (lambda: CVaR(), "CVaR.alpha"),
-        (lambda: CVaR(alpha=0.1, tail="left"), "CVaR.tail"),
-        (lambda: CVaR(alpha=0.1, beta=0.9), "CVaR.beta"),
-        (lambda: Entropic(beta=0), "Entropic.beta"),
-        (lambda: Entropic(beta=math.inf), "Entropic.beta"),
-        (lambda: MeanSemideviation(weight=1.5), "MeanSemideviation.weight"),
-        (lambda: MeanSemideviation(weight=0.5, order=0), "MeanSemideviation.order"),
-        (lambda: Power(exponent=0), "Power.exponent"),
-        (lambda: Wang(shift=math.nan), "Wang.shift"),
-        (lambda: Spectral(distortion={"kind": "nope"}), "Spectral.distortion"),
-        (lambda: CustomDistortion(function=torch.cos), "CustomDistortion.function"),
-        (lambda: CustomDistortion(function=torch.exp), "CustomDistortion.function"),
-        (lambda: Custom(function="no colon"), "Custom.function"),
-        (lambda: Custom(function="no_such_module:f"), "Custom.function"),
-        (lambda: Custom(function="math:no_such_function"), "Custom.function"),
-        (lambda: Custom(function=3), "Custom.function"),
-        (lambda: Custom(function=lambda v, w: v)(VALUES), "Custom.function"),
-        (lambda: Custom(function=lambda v, w: v.mean(-1)).influence(VALUES), "Custom.*weights"),
-        (lambda: Custom(function=lambda v, w: (w * w.log()).sum(-1)).influence(VALUES), "Custom.*finite"),
-    ],
-)
-def test_wrong_settings_name_their_field(make, field):
-    with pytest.raises(SettingsError, match=field) as caught:
-        make()
-    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
-
-
-def test_a_kind_belongs_to_one_class():
-    with pytest.raises(TypeError, match="'cvar' belongs to"):
-
-        class Impostor(Spread):
-            kind: Literal["cvar"] = "cvar"  # type: ignore[assignment]
-
-
-def test_a_measure_without_kind_cannot_be_made():
-    class Nameless(RiskMeasure):
-        def evaluate(self, values: Tensor, weights: Tensor) -> Tensor:
-            return mean_of(values, weights)
-
-    with pytest.raises(SettingsError, match=r"Nameless\.kind"):
-        Nameless()  # type: ignore[call-arg]

@@ -1,182 +1,31 @@
-"""Both estimators of ∇ρ against finite differences on a CMDP whose distribution can be written down.
-
-Under the uniform policy every path of the little CMDP is equally likely, so a rollout that holds each of them once *is*
-the distribution: what is exact in expectation is exact here, and tolerances are rounding errors.
-"""
+"""Both estimators of ∇ρ against finite differences on the little CMDP, whose distribution can be written down."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from functools import cache
-from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
 
 from portfolio_sdpo.envs.exact import enumerate_distribution
-from portfolio_sdpo.envs.random_cmdp import Cmdp, RandomCmdpVectorEnv
+from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
-from portfolio_sdpo.risk import (
-    Constraint,
-    Custom,
-    CVaR,
-    Entropic,
-    Expectation,
-    MeanSemideviation,
-    Power,
-    RiskMeasure,
-    Spectral,
-    Variance,
-    Wang,
-)
-from portfolio_sdpo.rl.algorithms.base import ActorSettings, Problem
-from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
+from portfolio_sdpo.risk import CVaR, Entropic, Expectation, MeanSemideviation, Variance
 from portfolio_sdpo.rl.critics import Valuation
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, Utility, estimate_risk
-from portfolio_sdpo.rl.past import Past, batch_past, own_past
-from portfolio_sdpo.rl.rollout import Rollout
-
-STATES, ACTIONS, HORIZON, ATOMS = 3, 2, 3, 32
-
-
-def deviation(values: Tensor, weights: Tensor) -> Tensor:
-    """Standard deviation: not linear in moments, and none of the closed forms."""
-    mean = (weights * values).sum(-1, keepdim=True)
-    return (weights * (values - mean).square()).sum(-1).sqrt()
-
-
-MEASURES = [
-    Expectation(),
-    CVaR(alpha=0.3),
-    CVaR(alpha=0.1, tail="upper"),
-    Variance(),
-    Entropic(beta=-0.7),
-    Entropic(beta=1.3),
-    Spectral(distortion=Wang(shift=0.5)),
-    Spectral(distortion=Power(exponent=2.5)),
-    MeanSemideviation(weight=0.8),
-    MeanSemideviation(weight=0.5, tail="upper", order=2),
-    Custom(function=deviation),
-]
-EACH = pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.label)
-NONLINEAR = pytest.mark.parametrize("measure", MEASURES[1:], ids=lambda measure: measure.label)
-
-
-@dataclass(frozen=True, eq=False)
-class Little:
-    """A CMDP with two equally likely successors of every pair, and every path of it once."""
-
-    cmdp: Cmdp
-    discount: float
-    rollout: Rollout
-    paths: Tensor
-    """[E, H] states"""
-    choices: Tensor
-    """[E, H] actions"""
-    here: Tensor
-    """[H, N, ATOMS] exact distributions of the return-to-go"""
-    after: Tensor
-    """[H, N, M, ATOMS] the same after an action"""
-
-    def log_prob(self, logits: Tensor) -> Tensor:
-        """[E, H] of every choice, under a softmax of logits [N, M]."""
-        return torch.log_softmax(logits, -1)[self.paths, self.choices]
-
-    def risk(self, measure: RiskMeasure, logits: Tensor) -> Tensor:
-        """ρ: the mean over s0 of the measure of the exact distribution from s0, by weighting every path."""
-        returns = self.rollout.returns("reward", self.discount)
-        weight = self.log_prob(logits).sum(-1).exp()
-        starts = self.paths[:, 0]
-        own = [starts == s0 for s0 in starts.unique()]
-        return torch.stack([measure(returns[at], weight[at] / weight[at].sum()) for at in own]).mean()
-
-    @cache  # noqa: B019 — littles live as long as the tests
-    def gradient(self, measure: RiskMeasure, step: float = 1e-5) -> Tensor:
-        """∂ρ/∂logits at the uniform policy by central differences, [N, M]."""
-        logits = uniform()
-        slopes = torch.zeros_like(logits)
-        for index in np.ndindex(*logits.shape):
-            shift = torch.zeros_like(logits)
-            shift[index] = step
-            slopes[index] = (self.risk(measure, logits + shift) - self.risk(measure, logits - shift)) / (2 * step)
-        return slopes
-
-    def valuation(self, shift: Tensor | float = 0.0) -> Valuation:
-        """Exact distributions at every transition, or wrong by `shift` (broadcastable to [H, N, ATOMS])."""
-        distributions = torch.cat([self.here + shift, torch.zeros_like(self.here[:1])])
-        step, state = self.rollout.step, self.paths.flatten()
-        following = self.rollout.next_observation[:, 0].long()
-        here, ahead = distributions[step, state], distributions[step + 1, following]
-        td = self.rollout.signals["reward"] + self.discount * ahead.mean(-1) - here.mean(-1)
-        return Valuation(here, ahead, td)
-
-
-@cache
-def make_little(discount: float, dtype: torch.dtype = torch.float64, starts=(0, 1), forgetful=False) -> Little:
-    """forgetful: all pairs share their successors, so that the past tells nothing of the state."""
-    rng = np.random.default_rng(4)
-    successors = np.stack([rng.permutation(STATES)[:2] for _ in range(STATES * ACTIONS)])
-    if forgetful:
-        successors[:] = successors[0]
-    cmdp = Cmdp(
-        successors=successors.reshape(STATES, ACTIONS, 2),
-        probabilities=np.full((STATES, ACTIONS, 2), 0.5),
-        reward=rng.normal(size=(STATES, ACTIONS)),
-        noise=np.zeros((STATES, ACTIONS)),
-        initial=np.bincount(starts, minlength=STATES) / len(starts),
-        horizon=HORIZON,
-    )
-    episodes = []
-    for s0, *moves in product(starts, *[list(product(range(ACTIONS), range(2)))] * HORIZON):
-        path = [s0]
-        for action, successor in moves:
-            path.append(int(cmdp.successors[path[-1], action, successor]))
-        episodes.append((path, [action for action, _ in moves]))
-    paths = torch.tensor([path for path, _ in episodes])
-    choices = torch.tensor([actions for _, actions in episodes])
-    table = torch.tensor(cmdp.reward, dtype=dtype)
-    here = torch.zeros(HORIZON + 1, STATES, ATOMS, dtype=dtype)
-    after = torch.zeros(HORIZON, STATES, ACTIONS, ATOMS, dtype=dtype)
-    for t in reversed(range(HORIZON)):
-        for s, a in product(range(STATES), range(ACTIONS)):
-            mixed = here[t + 1, cmdp.successors[s, a]].reshape(-1).sort().values
-            after[t, s, a] = table[s, a] + discount * mixed[::2]
-        here[t] = after[t].reshape(STATES, -1).sort(-1).values[:, ::2]
-    count = len(episodes)
-    last = torch.arange(HORIZON).repeat(count) == HORIZON - 1
-    rollout = Rollout(
-        observation=paths[:, :-1].reshape(-1, 1).to(dtype),
-        action=choices.flatten(),
-        log_prob=torch.full((count * HORIZON,), -np.log(ACTIONS), dtype=dtype),
-        signals={"reward": table[paths[:, :-1], choices].flatten()},
-        next_observation=paths[:, 1:].reshape(-1, 1).to(dtype),
-        terminated=last,
-        ended=last,
-        last=last,
-        episode=torch.arange(count).repeat_interleave(HORIZON),
-        step=torch.arange(HORIZON).repeat(count),
-    )
-    return Little(cmdp, discount, rollout, paths[:, :-1], choices, here[:HORIZON], after)
-
-
-def uniform(dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.zeros(STATES, ACTIONS, dtype=dtype)
-
-
-def by_score(little: Little, advantage: Tensor, logits: Tensor) -> Tensor:
-    """Mean over episodes of Σ_t γ^t A_t ∇ ln π(a_t | s_t), [N, M]."""
-    logits = logits.clone().requires_grad_()
-    weight = little.discount ** torch.arange(HORIZON, dtype=advantage.dtype)
-    total = (weight * advantage.view(-1, HORIZON) * little.log_prob(logits)).sum(-1).mean()
-    return torch.autograd.grad(total, logits)[0]
-
-
-def run_assess(little: Little, measure: RiskMeasure, valuation: Valuation, lam=1.0, past: Past | None = None):
-    return estimate_risk(measure, ("reward", little.discount), little.rollout, valuation, lam, past)
+from portfolio_sdpo.rl.past import batch_past, own_past
+from tests.rl.estimators.little_cmdp import (
+    ACTIONS,
+    ATOMS,
+    EACH,
+    NONLINEAR,
+    STATES,
+    by_score,
+    make_little,
+    run_assess,
+    uniform,
+)
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.8])
@@ -397,84 +246,6 @@ def test_empirical_risk_and_its_standard_error():
     assert np.mean(errors) == pytest.approx(Variance()(samples).std().item(), rel=0.05)
     assert risks[0] == pytest.approx(samples[0].var(unbiased=False).item())
     assert Variance().estimate(torch.ones(1)) == (0.0, float("inf"))
-
-
-class Ahead(nn.Module):
-    """Ψ(s, a) of the undiscounted little CMDP for transitions in the order of the rollout."""
-
-    def __init__(self, little: Little) -> None:
-        super().__init__()
-        self.little = little
-
-    def forward(self, inputs: Tensor, levels: Tensor) -> Tensor:
-        assert len(levels) == ATOMS
-        action = inputs[:, -ACTIONS:].argmax(-1)
-        return self.little.after[self.little.rollout.step, inputs[:, 0].long(), action]
-
-
-@pytest.mark.parametrize("spec", ["variance of reward <= 9", "cvar(0.3) of reward >= -9", "cvar(0.1) of reward <= 9"])
-@pytest.mark.parametrize("price", [0.5, 2.0])
-def test_pathwise_barriers_carry_minus_price_times_the_gradient(spec, price):
-    """The term of the objective that SDPO's pathwise form adds, with exact critics and γ = 1, at the old policy."""
-    little = make_little(1.0, torch.float32)
-    env = RandomCmdpVectorEnv(little.cmdp, 1)
-    constraint = Constraint.from_spec(spec)
-    settings = SdpoSettings(actor=ActorSettings(hidden=()), estimator="pathwise", risk_atoms=ATOMS, pooled=False)
-    codec = ObservationCodec(env.single_observation_space["state"])
-    learner = Sdpo(settings, Problem(discount=1.0, constraints=(constraint,)), codec, env.single_action_space)
-    action_critics = {("reward", 1.0): Ahead(little)}
-    term = learner.estimator._term(
-        action_critics, 0, little.rollout, {("reward", 1.0): little.valuation()}, price, torch.Generator()
-    )
-    every = torch.arange(len(little.rollout))
-    value = term(every, learner.policy(little.rollout.observation))
-    (table,) = learner.policy.parameters()
-    gradient = torch.autograd.grad(value * HORIZON, table)[0].double()
-    sign = 1 if constraint.sense == "<=" else -1
-    truth = -price * sign * make_little(1.0).gradient(constraint.measure)
-    torch.testing.assert_close(gradient, truth, rtol=0, atol=1e-5)
-
-
-class Exposed(nn.Module):
-    """Ψ(a, τ) = a + a² Φ⁻¹(τ): one step of the exposure problem, exactly."""
-
-    def forward(self, inputs: Tensor, levels: Tensor) -> Tensor:
-        exposure = inputs[:, -1:]
-        return exposure + exposure.square() * torch.special.ndtri(levels)
-
-
-def test_pathwise_barriers_of_a_continuous_action():
-    """a ~ N(m, s²), Y = a + a²ξ: Var = s² + E[a⁴] = s² + m⁴ + 6m²s² + 3s⁴."""
-    from gymnasium import spaces
-
-    m, s, count, price = 0.8, 0.3, 100_000, 0.7
-    zeros = torch.zeros(count, dtype=torch.int64)
-    ends = torch.ones(count, dtype=torch.bool)
-    rollout = Rollout(
-        observation=torch.ones(count, 1),
-        action=torch.zeros(count, 1),
-        log_prob=torch.zeros(count),
-        signals={"reward": torch.zeros(count)},
-        next_observation=torch.ones(count, 1),
-        terminated=ends,
-        ended=ends,
-        last=ends,
-        episode=torch.arange(count),
-        step=zeros,
-    )
-    constraint = Constraint.from_spec("variance of reward <= 9")
-    settings = SdpoSettings(actor=ActorSettings(hidden=()), estimator="pathwise", risk_atoms=200, partners=1)
-    codec = ObservationCodec(spaces.Box(-1, 1, (1,)))
-    learner = Sdpo(settings, Problem(constraints=(constraint,)), codec, spaces.Box(-9, 9, (1,)))
-    distribution = torch.full((count, 1), m)
-    valuations = {("reward", 0.99): Valuation(distribution, distribution, distribution[:, 0])}
-    action_critics = {("reward", 0.99): Exposed()}
-    term = learner.estimator._term(action_critics, 0, rollout, valuations, price, torch.Generator().manual_seed(0))
-    parameters = torch.tensor([m, np.log(s)], dtype=torch.float32).requires_grad_()
-    value = term(torch.arange(count), parameters.expand(count, 2))
-    gradient = torch.autograd.grad(value, parameters)[0]
-    truth = -price * np.array([4 * m**3 + 12 * m * s**2, 2 * s**2 + 12 * m**2 * s**2 + 12 * s**4])
-    np.testing.assert_allclose(gradient.numpy(), truth, rtol=0.02)
 
 
 def test_policy_and_score_agree_with_the_little_cmdp():
