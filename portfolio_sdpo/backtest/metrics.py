@@ -11,8 +11,7 @@ from portfolio_sdpo.backtest.bootstrap import Bootstrap
 from portfolio_sdpo.backtest.coverage import check_promise, cvar_by_year
 from portfolio_sdpo.backtest.record import StrategyRun
 from portfolio_sdpo.backtest.same_risk import compare_at_same_risk
-from portfolio_sdpo.backtest.sharpe import defined_sharpe, varies
-from portfolio_sdpo.backtest.statistics import growth_difference, summarise
+from portfolio_sdpo.backtest.statistics import defined_sharpe, growth_difference, summarise, varies
 from portfolio_sdpo.backtest.superiority import judge_superiority
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit

@@ -22,7 +22,7 @@ import numpy as np
 
 from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS, Bootstrap
 from portfolio_sdpo.backtest.same_risk import excess_growth, find_shares, scale_with_cash
-from portfolio_sdpo.backtest.sharpe import varies
+from portfolio_sdpo.backtest.statistics import varies
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, normal_cvar
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.market import Array
+from portfolio_sdpo.portfolio.return_measures import normal_cvar
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 from pydantic import Field
 
@@ -51,13 +50,3 @@ class Shielded:
     """False when not even all cash, which is then held, meets the limit: a cash rate below the bound."""
     findings: tuple[str, ...] = ()
     """Sentences for the reader: a short history, a suspicious last move."""
-
-
-def normal_cvar(alpha: float) -> float:
-    """CVaR of the standard normal distribution.
-
-    >>> round(normal_cvar(0.05), 4)
-    -2.0627
-    """
-    normal = NormalDist()
-    return -normal.pdf(normal.inv_cdf(alpha)) / alpha

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, Shielded, normal_cvar
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, Shielded
 from portfolio_sdpo.portfolio.limits import check_weights
 from portfolio_sdpo.portfolio.market import Array, Market, Mask
-from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk, window_returns
+from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk, normal_cvar, window_returns
 from portfolio_sdpo.settings import Settings
 
 

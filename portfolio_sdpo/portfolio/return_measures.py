@@ -10,6 +10,7 @@ strategy that lost. α is the tail fraction. A year has 252 sessions unless `per
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 from pydantic import Field
@@ -116,6 +117,16 @@ def conditional_value_at_risk(values: Array, alpha: float) -> Array:
     worst = np.sort(np.partition(values, size - 1, axis=-1)[..., :size], axis=-1)
     inside = np.clip(alpha * count - np.arange(size), 0.0, 1.0)
     return worst @ inside / inside.sum()
+
+
+def normal_cvar(alpha: float) -> float:
+    """CVaR of the standard normal distribution.
+
+    >>> round(normal_cvar(0.05), 4)
+    -2.0627
+    """
+    normal = NormalDist()
+    return -normal.pdf(normal.inv_cdf(alpha)) / alpha
 
 
 class Volatility(Settings):

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from portfolio_sdpo.portfolio.calibrated_shield import SHARE, SPEEDS, TAIL, forecast_volatility
-from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, normal_cvar
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.features import compute_features
 from portfolio_sdpo.portfolio.market import Array, Market
+from portfolio_sdpo.portfolio.return_measures import normal_cvar
 from portfolio_sdpo.portfolio.shared_network import Seen, SharedNetwork, mix
 
 EVERY = 5

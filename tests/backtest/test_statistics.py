@@ -8,8 +8,14 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest import Bootstrap, Track, make_strategy, simulate, summarise
-from portfolio_sdpo.backtest.sharpe import defined_sharpe, deflated_sharpe, expected_best_sharpe, probabilistic_sharpe
-from portfolio_sdpo.backtest.statistics import drawdown_length, growth_difference
+from portfolio_sdpo.backtest.statistics import (
+    defined_sharpe,
+    deflated_sharpe,
+    drawdown_length,
+    expected_best_sharpe,
+    growth_difference,
+    probabilistic_sharpe,
+)
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio.market import Market
 

@@ -20,7 +20,8 @@ from portfolio_sdpo.portfolio.calibrated_shield import (
     largest_exposure,
     largest_exposure_tensors,
 )
-from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, normal_cvar
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
+from portfolio_sdpo.portfolio.return_measures import normal_cvar
 
 days = st.floats(-0.2, 0.2)
 pasts = arrays(np.float64, st.integers(LEAST, 80), elements=days)

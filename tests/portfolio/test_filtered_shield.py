@@ -9,7 +9,6 @@ from hypothesis.extra.numpy import arrays
 
 from portfolio_sdpo.backtest import CvarLimit
 from portfolio_sdpo.errors import SettingsError, WeightsError
-from portfolio_sdpo.portfolio.cvar_limit import normal_cvar
 from portfolio_sdpo.portfolio.filtered_shield import (
     Caution,
     daily_excess,
@@ -19,7 +18,7 @@ from portfolio_sdpo.portfolio.filtered_shield import (
     shield_by_scenarios,
 )
 from portfolio_sdpo.portfolio.market import Market
-from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk
+from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk, normal_cvar
 
 returns = arrays(np.float64, st.integers(4, 60), elements=st.floats(-0.5, 0.5))
 limits = st.builds(CvarLimit, bound=st.floats(-0.2, 0.0), alpha=st.floats(0.02, 0.9), horizon=st.just(1))

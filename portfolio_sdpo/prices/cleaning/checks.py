@@ -1,4 +1,4 @@
-"""Checks that only look: large moves, stale runs, late listings."""
+"""Checks that only look: late listings, large moves, stale runs, gaps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from portfolio_sdpo.prices.cleaning.report import DATES_SHOWN, Finding
-from portfolio_sdpo.prices.cleaning.table import Table, format_count, make_finding
+from portfolio_sdpo.prices.cleaning.table import Mask, Table, format_count, format_days, make_finding
 
 LARGE_MOVE = 0.35
 """A price that is more than this share above or below the one before it is reported."""
@@ -84,4 +84,42 @@ def _stale_runs(table: Table, first: np.ndarray, last: np.ndarray, lengths: np.n
             table.dates[columns[runs]],
             f"{table.tickers[row]} has the same price {lengths[longest]} times in a row, from "
             f"{table.dates[columns[longest]]} to {table.dates[last[longest] % len(table.dates)]}{others}.",
+        )
+
+
+def find_gaps(table: Table, filled: Mask, limit: int) -> Iterator[Finding]:
+    """What was carried, and who has no price for longer. table: after carrying."""
+    for ticker, days in table.by_ticker(filled):
+        count = format_count(len(days), "session")
+        sentence = f"{ticker} has no price on {count} ({format_days(days)}): its last one is carried."
+        yield make_finding("gap", "warning", ticker, days, sentence)
+    missing = np.isnan(table.values)
+    length = len(table.dates)
+    first = (~missing).argmax(axis=1)
+    end = length - (~missing[:, ::-1]).argmax(axis=1)  # one past the last price, observed or carried
+    column = np.arange(length)
+    inside = missing & (column > first[:, None]) & (column < end[:, None])
+    starts = inside.copy()
+    starts[:, 1:] &= ~inside[:, :-1]
+    for row in np.flatnonzero(starts.any(axis=1)):
+        days = table.dates[starts[row]]
+        resumed = table.dates[np.flatnonzero(inside[row])[-1] + 1]
+        often = f" on {len(days)} occasions" if len(days) > 1 else ""
+        yield make_finding(
+            "suspension",
+            "warning",
+            table.tickers[row],
+            days,
+            f"{table.tickers[row]} has no price for more than {format_count(limit, 'session')}{often} and is suspended "
+            f"from {format_days(days)} until it trades again{'' if often else f' on {resumed}'}.",
+        )
+    for row in np.flatnonzero(end < length):
+        own = np.flatnonzero(~missing[row] & ~filled[row])[-1]
+        day = table.dates[own : own + 1]
+        yield make_finding(
+            "delisting",
+            "warning",
+            table.tickers[row],
+            day,
+            f"{table.tickers[row]} has no price after {day[0]}: delisted, or the source stops there.",
         )

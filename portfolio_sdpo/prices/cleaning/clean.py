@@ -16,8 +16,7 @@ import pandas as pd
 
 from portfolio_sdpo.errors import DataQualityError, SettingsError
 from portfolio_sdpo.prices.calendar import Sessions, load_sessions
-from portfolio_sdpo.prices.cleaning.carry import carry_forward, find_gaps
-from portfolio_sdpo.prices.cleaning.checks import find_late_listings, find_moves_and_stale_runs
+from portfolio_sdpo.prices.cleaning.checks import find_gaps, find_late_listings, find_moves_and_stale_runs
 from portfolio_sdpo.prices.cleaning.report import Finding, Report
 from portfolio_sdpo.prices.cleaning.table import Mask, Table, format_count, format_days, make_finding
 from portfolio_sdpo.prices.plausibility import describe_values
@@ -105,7 +104,7 @@ def _clean(prices: Prices, calendar: str | None, repairs: Repairs, carry: int) -
         positions = np.arange(len(table.dates))
     else:
         positions = np.searchsorted(np.union1d(known.days, table.dates), table.dates)
-    table, filled = carry_forward(table, positions, carry)
+    table, filled = table.carry_forward(positions, carry)
     findings += find_gaps(table, filled, carry)
     carried = {ticker: days.tolist() for ticker, days in table.by_ticker(filled)}
     return CleanPrices(table.frame(), Report.from_findings(findings), carried)

@@ -50,6 +50,28 @@ class Table:
         for row in np.flatnonzero(cells.any(axis=1)):
             yield self.tickers[row], self.dates[cells[row]]
 
+    def carry_forward(self, positions: NDArray[np.int64], limit: int) -> tuple[Table, Mask]:
+        """The table with gaps filled by the last price observed at most `limit` sessions before, and those cells.
+
+        positions: (T,), the number of each date among the sessions, so that a session without a row counts too. What
+        fills a cell depends on earlier cells only, and no price is carried backward: the end of a listing is carried
+        like a gap, since on that day both look alike.
+        """
+        filled = np.zeros(self.values.shape, bool)
+        rows = np.flatnonzero(np.isnan(self.values).any(axis=1))
+        if limit == 0 or not len(rows):
+            return self, filled
+        values = self.values[rows]
+        missing = np.isnan(values)
+        last = np.where(missing, -1, np.arange(values.shape[1], dtype=np.int32))
+        np.maximum.accumulate(last, axis=1, out=last)  # the column of the last price observed, -1 before the first
+        near = missing & (last >= 0) & (positions - positions[last] <= limit)
+        row, column = np.nonzero(near)
+        values[row, column] = values[row, last[row, column]]
+        result = self.values.copy()
+        result[rows], filled[rows] = values, near
+        return Table(self.dates, self.tickers, result), filled
+
 
 def make_finding(kind: Kind, severity: Severity, ticker: str | None, days: Days, sentence: str) -> Finding:
     """A finding about these days."""
