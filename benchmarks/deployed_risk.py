@@ -1,6 +1,6 @@
 """Whether what is trained is what trades: the CVaR of an agent as training counts it, and as it is deployed.
 
-    python benchmarks/deployed_risk.py --preset default --seeds 0,1,2 --end 2018-12-31
+    python benchmarks/deployed_risk.py --preset lstm --seeds 0,1,2 --end 2018-12-31
 
 An agent is trained up to the end on scenarios that it resamples from the past. Then the same scenarios are drawn as one
 long history, and the agent, which learns no more, is simulated on it as in any backtest: from cash, at its rhythm and
@@ -22,7 +22,7 @@ from portfolio_sdpo.portfolio.presets import plan
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--preset", default="default")
+    parser.add_argument("--preset", default="lstm")
     parser.add_argument("--snapshot", help="a snapshot's name; the bundled sample by default")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--end", type=date.fromisoformat, help="the last close that is trained on")

@@ -14,7 +14,7 @@ universes, each left out with a sentence where its prices are not given:
 
 A universe-year is broken when the mean of the worst 5 % of its 15-session periods, fees included, is below −5 %. The
 budget used is the CVaR of the whole track over the limit. Both are shown for either form of the shield and without it.
-`sdpo` is the agent of the default preset: it trains at every decision, for hours on the industries. Averages over
+`sdpo` is the agent of the default preset, which decides with the policy of the package. Averages over
 universes (and seeds); the worst year is that of all. A table, or JSON with every year.
 """
 
@@ -34,10 +34,10 @@ from portfolio_sdpo import load_prices
 from portfolio_sdpo.backtest import CvarLimit, make_strategy, simulate
 from portfolio_sdpo.backtest.shielded import shield_strategy
 from portfolio_sdpo.backtest.simulate import DecisionReplay
-from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Market
 from portfolio_sdpo.portfolio.presets import preset
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
+from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
 
 SPANS = {
     "industries": ("1930-01-01", "2017-12-31"),
@@ -99,7 +99,7 @@ def run(kind, name, frame, strategy, seed, options):
         "execution": options.execution,
     }
     if strategy == "sdpo":
-        chosen = Agent(preset("default", bound=options.bound, alpha=options.alpha, horizon=options.horizon), seed)
+        chosen = build_agent(preset("default", bound=options.bound, alpha=options.alpha, horizon=options.horizon), seed)
     else:
         chosen = make_strategy(strategy, every=5)
     bare = simulate(market, chosen, **common)

@@ -129,7 +129,7 @@ class RetrainBody(Schema):
     update: bool = False
     """Whether to fetch new prices from the snapshot's source first."""
     preset: str | None = Field(default=None, max_length=100)
-    """default, lstm-same-close or paper-stocks; the champion's own settings by default."""
+    """default, lstm, lstm-same-close or paper-stocks; the champion's own settings by default."""
     algo: str | None = Field(default=None, max_length=100)
     """sdpo or ppo."""
     seed: int | None = Field(default=None, ge=0, le=2**31 - 1)

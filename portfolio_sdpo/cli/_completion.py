@@ -15,7 +15,7 @@ from pathlib import Path
 from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.experiments.catalogue import NAMES
 
-PRESETS = ("default", "shared", "lstm-same-close", "paper-stocks")
+PRESETS = ("default", "lstm", "lstm-same-close", "paper-stocks")
 AGENTS = ("sdpo", "ppo")
 SOURCES = ("yfinance", "nasdaq-data-link", "quandl", "french", "file", "sample", "sample-skfolio")
 LAYOUTS = ("wide", "long", "per-ticker", "yfinance-history", "yfinance-download", "fields", "nasdaq")

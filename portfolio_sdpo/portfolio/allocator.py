@@ -1,8 +1,8 @@
 """`SafeAllocator`: the learning agent with an estimator's manners, from a frame of prices to weights for today.
 
-It adds nothing to what `portfolio-sdpo train` learns and `portfolio-sdpo serve` serves: the same settings, seed and
-prices give the same weights to the last bit. What it has learned is kept as the bytes of the agent's files (`store`),
-so that a copy, a pickle and a saved folder are the same policy, and `predict` leaves it as it is.
+It adds nothing to what `portfolio-sdpo train` learns and `serve` serves: the same settings, seed and prices give the
+same weights to the last bit. What it has learned is kept as the bytes of the agent's files (`store`): a copy, a pickle
+and a saved folder are the same policy, and `predict` leaves it as it is.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from portfolio_sdpo.prices.frame_checks import check_prices
 class SafeAllocator:
     """A long-only allocation policy whose CVaR limit holds while it learns and when it trades.
 
-    It learns by SDPO on scenarios drawn from the prices it is fitted to, and maximises growth net of fees subject to
-    CVaR_α(return over `horizon` sessions) ≥ `cvar`. The shield then scales its weights towards cash so that it holds.
+    SDPO maximises growth net of fees subject to CVaR_α(return over `horizon` sessions) ≥ `cvar`; the shield scales the
+    weights towards cash so that it holds. The default policy comes with the package, trained on decades of industries,
+    and `fit` measures how far it may leave equal weights on these prices; `preset="lstm"` trains on them alone.
 
     Parameters
     ----------
@@ -53,16 +54,16 @@ class SafeAllocator:
         When its weights are traded, which training reckons with: at the next close, or with `"same-close"` at the very
         close that they are decided at, as the paper assumes.
     preset : str, default "default"
-        What all else is taken from: `"default"`, `"shared"` (a trained policy), `"lstm-same-close"`, `"paper-stocks"`.
+        What all else is taken from: `"default"`, `"lstm"`, `"lstm-same-close"`, `"paper-stocks"`.
     algorithm : str, default "sdpo"
         The agent of the preset that learns: `"sdpo"`, or `"ppo"`, which knows no limit.
     settings : mapping, optional
-        Fields of `AgentSettings` that replace those of the preset, such as `{"first": 100, "history": 504}`.
+        Fields of `AgentSettings` that replace those of the preset, such as `{"every": 21}`.
     shield : bool, default True
         Whether weights pass the shield. A backtest shows the policy without the shield and, if this is True, with it.
     retrain : bool, default True
         Whether the policy keeps learning: `predict` at a later close than that of the fit, and every further decision
-        of a backtest, then train on what has become known. False freezes the policy.
+        of a backtest, then use what has become known. False freezes the policy.
     seed : int, default 0
         Seed of networks and scenarios; the same seed gives the same weights to the last bit.
 
@@ -88,14 +89,13 @@ class SafeAllocator:
 
     Notes
     -----
-    `fit` with the default preset takes as long as `portfolio-sdpo train` (500 updates), with `"shared"` seconds.
-    `sklearn.base.clone` and the searches over parameters built on it work, without scikit-learn being required.
+    `fit` takes seconds, with `preset="lstm"` minutes. `sklearn.base.clone` works, without scikit-learn being required.
 
     Examples
     --------
     >>> from portfolio_sdpo import SafeAllocator, load_prices
     >>> prices = load_prices("sample").loc[:"2018"]
-    >>> policy = SafeAllocator(cvar=-0.05, max_weight=0.3, settings={"first": 5, "paths": 32})
+    >>> policy = SafeAllocator(cvar=-0.05, max_weight=0.3)
     >>> policy.fit(prices).predict(prices).index.tolist()
     ['CASH', 'AAPL', 'CSCO', 'DOW', 'GE', 'GS', 'JNJ', 'JPM', 'MMM', 'MSFT']
     >>> bool(policy.predict(prices, held={"MSFT": 0.5}).drop("CASH").max() <= 0.3)

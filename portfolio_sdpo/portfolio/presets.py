@@ -1,10 +1,11 @@
 """Named sets of choices: what agents learn from and how, and what the backtest around them reckons with.
 
-`paper-stocks` is the table of the paper's appendix, `default` what a user would hold, `shared` the policy that comes
-with the package and is trained already, `lstm-same-close` what `default` was before decisions were traded at the next
-close. Each choice can be overruled, one by one or by a TOML file with the fields of `AgentSettings`:
+`default` is what a user would hold: the policy that comes with the package and is trained already. `lstm` trains a
+policy on the universe at hand, `lstm-same-close` does so for trades at the very close that a decision is made at, and
+`paper-stocks` is the table of the paper's appendix. Each choice can be overruled, one by one or by a TOML file with
+the fields of `AgentSettings`:
 
-    preset("default", "sdpo", alpha=0.1)
+    preset("lstm", "sdpo", alpha=0.1)
     plan("paper-stocks", ["ppo"], config=read_config(Path("my.toml")))
 """
 
@@ -42,7 +43,7 @@ class Preset(Settings):
     shield: bool
 
 
-def _default() -> Preset:
+def _lstm() -> Preset:
     """Scenarios resampled from four years, scaled to today's volatility; the worst 5 % of periods may lose 5 %.
 
     Trained as it is deployed: decisions once a week, traded at the next close.
@@ -63,7 +64,7 @@ def _default() -> Preset:
 
 
 def _lstm_same_close() -> Preset:
-    """What `default` was before execution at the next close: episodes of daily decisions that start in cash.
+    """Episodes of daily decisions that start in cash, traded at the close that they are made at.
 
     Chosen on years before 2019.
     """
@@ -102,15 +103,15 @@ def _lstm_same_close() -> Preset:
     return Preset(agents={"sdpo": sdpo, "ppo": ppo}, shown=("sdpo",), fee_bps=5.0, cash="zero", shield=True)
 
 
-def _shared() -> Preset:
+def _default() -> Preset:
     """The policy that comes with the package, trained on decades of industries, behind the shield.
 
     Nothing is trained here: a decision is an update, which asks how far the policy may leave equal weights. PPO, which
-    has no policy in the package, is that of `default`.
+    has no policy in the package, is that of `lstm`.
     """
-    default = _default()
-    sdpo = AgentSettings(limit=default.agents["ppo"].limit, first=1, further=1, learner=SharedPolicySettings())
-    return default.model_copy(update={"agents": {"sdpo": sdpo, "ppo": default.agents["ppo"]}})
+    lstm = _lstm()
+    sdpo = AgentSettings(limit=lstm.agents["ppo"].limit, first=1, further=1, learner=SharedPolicySettings())
+    return lstm.model_copy(update={"agents": {"sdpo": sdpo, "ppo": lstm.agents["ppo"]}})
 
 
 def _paper_stocks() -> Preset:
@@ -150,10 +151,15 @@ def _paper_stocks() -> Preset:
 
 PRESETS: dict[str, Preset] = {
     "default": _default(),
-    "shared": _shared(),
+    "lstm": _lstm(),
     "lstm-same-close": _lstm_same_close(),
     "paper-stocks": _paper_stocks(),
 }
+FOR_TRAINING = (
+    *("scenarios", "history", "block", "filtered", "shrink", "paths", "episodes", "first", "discount", "eta"),
+    "training",
+)
+"""Fields of `AgentSettings` that say nothing about a policy that is trained already."""
 NO_AGENT = "none"
 """The algorithm of a backtest of benchmarks only."""
 
@@ -228,10 +234,12 @@ def plan(
         "shield_form": shared.shield_form,
         **_present({"scenarios": scenarios}),
     }
+    starts = {algo: _start(base, algo, config) for algo in wanted}
     agents = {
-        algo: AgentSettings.model_validate(_merge(_merge(base.agents[algo].model_dump(), config), changes))
-        for algo in wanted
+        algo: AgentSettings.model_validate(_merge(_merge(start.model_dump(), config), changes))
+        for algo, start in starts.items()
     }
+    _check_used(starts, agents)
     return Plan(
         agents=agents,
         limit=limit,
@@ -260,6 +268,37 @@ def read_config(path: Path) -> dict[str, Any]:
         raise SettingsError(f"config: {path} cannot be read ({error.strerror}); name a TOML file.") from None
     except ValueError as error:
         raise SettingsError(f"config: {path} is not TOML ({error}); correct it.") from None
+
+
+def _start(base: Preset, algo: str, config: Mapping[str, Any]) -> AgentSettings:
+    """The agent that the config changes: that of the preset, or of `lstm` where the config names a learner to train."""
+    agent, learner = base.agents[algo], config.get("learner", {})
+    if not isinstance(agent.learner, SharedPolicySettings) or isinstance(learner, SharedPolicySettings):
+        return agent
+    if not isinstance(learner, Mapping) or learner.get("kind", "shared") != "shared":
+        return PRESETS["lstm"].agents[algo]
+    trains = type(PRESETS["lstm"].agents[algo].learner).model_fields.keys() - SharedPolicySettings.model_fields.keys()
+    for field in learner:
+        if field in trains:
+            raise _trained_already(f"learner.{field}")
+    return agent
+
+
+def _check_used(starts: Mapping[str, AgentSettings], agents: Mapping[str, AgentSettings]) -> None:
+    """Refuse changes to how agents train where none of them does."""
+    if any(not isinstance(agent.learner, SharedPolicySettings) for agent in agents.values()):
+        return
+    for algo, agent in agents.items():
+        for field in FOR_TRAINING:
+            if getattr(agent, field) != getattr(starts[algo], field):
+                raise _trained_already(field)
+
+
+def _trained_already(field: str) -> SettingsError:
+    return SettingsError(
+        f"{field}: it says how a policy is trained, and this preset's is trained already; leave it out, or choose the "
+        "preset lstm, which trains one on your prices."
+    )
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:

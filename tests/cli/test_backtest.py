@@ -76,7 +76,7 @@ def test_json_is_the_record(tmp_path: Path):
         (("--end", "2030-01-02"), "end: 2030-01-02 is outside the prices"),
         (("--cash", "gold"), "cash: must be zero, tbill or a yearly rate"),
         (("--alpha", "2"), "CvarLimit.alpha: "),
-        (("--preset", "magic"), "there is no 'magic'; there are default, shared, lstm-same-close, paper-stocks"),
+        (("--preset", "magic"), "there is no 'magic'; there are default, lstm, lstm-same-close, paper-stocks"),
         (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
         (("--fee-bps", "-3"), "fee_bps: "),
         (("--seeds", "a"), "--seeds: must be whole numbers separated by commas"),
@@ -106,7 +106,7 @@ def test_agents_have_the_limit_and_the_fee_of_the_backtest_and_are_there_once_pe
     result = call(
         *("--algo", "sdpo,ppo", "--seeds", "3,4", "--fee-bps", "10", "--alpha", "0.1", "--bound", "-0.03"),
         *("--horizon", "5", "--start", "2019-01-02", "--end", "2019-01-15", "--strategies", "cash", "--json"),
-        *("--config", config),
+        *("--preset", "lstm", "--config", config),
     )
     assert result.exit_code == 0, result.output
     record = json.loads(result.stdout)
@@ -171,7 +171,7 @@ def snapshots() -> None:
 )
 def test_prices_that_are_not_enough_are_one_sentence(home: Path, arguments, message):
     # Before the shield and benchmarks have something to say about it.
-    result = call(*arguments, "--strategies", "cash", "--no-shield")
+    result = call(*arguments, "--preset", "lstm", "--strategies", "cash", "--no-shield")
     assert result.exit_code == 1, result.output
     assert message in result.stderr and result.stderr.count("\n") == 1 and result.stdout == ""
     assert not any((home / name).exists() for name in ("backtests", "walks"))

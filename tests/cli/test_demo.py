@@ -25,7 +25,7 @@ def test_ends_with_results_todays_weights_and_the_report(tmp_path: Path, monkeyp
     monkeypatch.setitem(presets.PRESETS, "default", Preset(**{**dict(usual), "agents": quick}))
     result = CliRunner().invoke(cli.build_app(), ["demo", "--jobs", "1"])
     assert result.exit_code == 0, result.output
-    for text in ("SDPO (analytic)", "PPO", "equal-weight", "maximum-return", "2019-01-16", "CASH"):
+    for text in ("SDPO (shared)", "PPO", "equal-weight", "maximum-return", "2019-01-16", "CASH"):
         assert text in result.stdout
     (report,) = tmp_path.glob("backtests/*/report.html")
     assert str(report) in result.stdout.replace("\n", "")

@@ -47,7 +47,7 @@ def call(line: str, code: int = 1):
         ("train --preset DEFUALT", "(did you mean 'default'?)"),
         ("train --config bad.toml", "bad.toml is not TOML"),
         ("train --config typo.toml", "AgentSettings.histroy: there is no such field (did you mean 'history'?)"),
-        ("train --config inner.toml", "lerning_rate: there is no such field (did you mean 'learning_rate'?)"),
+        ("train --preset lstm --config inner.toml", "there is no such field (did you mean 'learning_rate'?)"),
         ("train --config limit.toml", "bond: there is no such field (did you mean 'bound'?)"),
         ("train --out typo.toml/agent", "name another folder"),
         ("backtest --strategies equal-wieght", "(did you mean 'equal-weight'?)"),

@@ -22,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def quick(tmp_path: Path) -> tuple[str, ...]:
     path = tmp_path / "quick.toml"
     path.write_text("first = 5\npaths = 16\n[learner]\nhidden = [8, 8]\nlearning_rate = 0.1\n")
-    return "--config", str(path)
+    return "--preset", "lstm", "--config", str(path)
 
 
 def call(*arguments: str):
@@ -66,8 +66,12 @@ def test_json_is_what_the_agent_decides(tmp_path: Path, quick):
         (("--snapshot", "nobody"), "There is no snapshot nobody"),
         (("--cash", "gold"), "cash: must be zero, tbill or a yearly rate"),
         (("--out", "."), "never overwritten"),
-        (("--horizon", "1100"), "a history of 1008 sessions is shorter than the window of 1100"),
-        (("--horizon", "5000", "--scenarios", "window"), "a window of 10004 sessions needs 10005 closes"),
+        (("--preset", "lstm", "--horizon", "1100"), "a history of 1008 sessions is shorter than the window of 1100"),
+        (
+            ("--preset", "lstm", "--horizon", "5000", "--scenarios", "window"),
+            "a window of 10004 sessions needs 10005 closes",
+        ),
+        (("--scenarios", "window"), "scenarios: it says how a policy is trained"),
     ],
 )
 def test_mistakes_are_one_sentence(home: Path, arguments, message):

@@ -4,6 +4,7 @@ import pytest
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.presets import PRESETS, plan, preset, read_config
+from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings
 
 
 def test_the_papers_table():
@@ -30,14 +31,41 @@ def test_the_default_is_what_a_user_would_hold():
     chosen = plan("default")
     assert list(chosen.agents) == ["sdpo"] and chosen.shield and chosen.fee_bps == 5
     assert (chosen.limit.bound, chosen.limit.alpha, chosen.limit.horizon) == (-0.05, 0.05, 15)
-    assert chosen.agents["sdpo"].learner.kind == "analytic" and chosen.agents["sdpo"].scenarios == "bootstrap"
+    assert chosen.agents["sdpo"].learner == SharedPolicySettings(policy="shipped", deviation="earned")
     assert chosen.agents["sdpo"].fee == 5e-4
-    assert preset("default", "ppo").learner.kind == "ppo"
+    assert preset("default", "ppo") == preset("lstm", "ppo")
+
+
+def test_the_preset_lstm_trains_on_the_prices_at_hand():
+    agent = preset("lstm")
+    assert agent.learner.kind == "analytic" and agent.scenarios == "bootstrap" and agent.first == 500
+    assert (agent.execution, agent.training, agent.shield_form) == ("next-close", "as-deployed", "calibrated")
+
+
+def test_what_trains_in_place_of_the_trained_policy_has_the_settings_of_lstm():
+    """A file that was written for the default when that trained, and names its learner, means what it meant."""
+    config = {"history": 60, "learner": {"kind": "analytic", "hidden": [8, 8]}}
+    assert preset("default", config=config) == preset("lstm", config=config)
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"paths": 16, "first": 5}, "paths"),
+        ({"history": 60}, "history"),
+        ({"learner": {"learning_rate": 0.1}}, "learner.learning_rate"),
+    ],
+)
+def test_how_to_train_is_refused_where_nothing_is_trained(config, field):
+    with pytest.raises(SettingsError, match=rf"^{field}: .* choose the preset lstm"):
+        plan("default", config=config)
+    assert plan("default", ["sdpo", "ppo"], config={"paths": 16}).agents["ppo"].paths == 16
+    assert preset("default", config={"further": 0, "learner": {"deviation": 0.5}}).learner.deviation == 0.5
 
 
 def test_the_analytic_estimator_by_its_other_name_keeps_the_presets_learner():
-    by_name = plan("default", config={"learner": {"kind": "sdpo", "estimator": "analytic", "smoothing": 0.5}})
-    by_kind = plan("default", config={"learner": {"smoothing": 0.5}})
+    by_name = plan("lstm", config={"learner": {"kind": "sdpo", "estimator": "analytic", "smoothing": 0.5}})
+    by_kind = plan("lstm", config={"learner": {"smoothing": 0.5}})
     assert by_name == by_kind and by_name.agents["sdpo"].learner.anneal == 500
 
 
@@ -55,14 +83,14 @@ def test_what_is_given_counts_before_the_file_and_that_before_the_preset(tmp_pat
     path.write_text(
         "first = 7\nfee = 0.002\nscenarios = 'window'\n[limit]\nalpha = 0.2\nbound = -0.1\n[learner]\nanneal = 9\n"
     )
-    chosen = plan("default", config=read_config(path), alpha=0.3)
+    chosen = plan("lstm", config=read_config(path), alpha=0.3)
     settings = chosen.agents["sdpo"]
-    assert (settings.first, settings.further) == (7, PRESETS["default"].agents["sdpo"].further)
+    assert (settings.first, settings.further) == (7, PRESETS["lstm"].agents["sdpo"].further)
     assert settings.scenarios == "window"
     assert (settings.limit.alpha, settings.limit.bound, settings.limit.horizon) == (0.3, -0.1, 15)
     assert (chosen.fee_bps, settings.fee) == (20.0, 0.002)
     assert (settings.learner.anneal, settings.learner.learning_rate) == (9, 3e-3)
-    assert plan("default", config=read_config(path), fee_bps=1).agents["sdpo"].fee == 1e-4
+    assert plan("lstm", config=read_config(path), fee_bps=1).agents["sdpo"].fee == 1e-4
 
 
 def test_a_learner_of_another_kind_takes_the_place_of_the_presets():
@@ -78,7 +106,7 @@ def test_none_is_nobody():
 @pytest.mark.parametrize(
     ("arguments", "changes", "message"),
     [
-        (("magic",), {}, "preset: there is no 'magic'; there are default, shared, lstm-same-close, paper-stocks"),
+        (("magic",), {}, "preset: there is no 'magic'; there are default, lstm, lstm-same-close, paper-stocks"),
         (("default", ["a2c"]), {}, "algo: there is no agent 'a2c' in the preset default; there are sdpo, ppo, none"),
         (("default", ["ppo", "ppo"]), {}, "algo: name every agent once"),
         (("default", ["ppo", "none"]), {}, "algo: there is no agent 'none'"),
@@ -87,7 +115,8 @@ def test_none_is_nobody():
         (("default",), {"scenarios": "dreams"}, "AgentSettings.scenarios: "),
         (("default",), {"cash": "gold"}, "cash: must be zero, tbill or a yearly rate"),
         (("default",), {"config": {"colour": 1}}, "AgentSettings.colour: "),
-        (("default",), {"config": {"learner": {"smoothing": 3}}}, "AgentSettings.learner.smoothing: "),
+        (("lstm",), {"config": {"learner": {"smoothing": 3}}}, "AgentSettings.learner.smoothing: "),
+        (("default",), {"config": {"learner": {"deviation": 3}}}, "AgentSettings.learner.deviation"),
         (("default",), {"config": {"fee": "dear"}}, "AgentSettings.fee: "),
     ],
 )

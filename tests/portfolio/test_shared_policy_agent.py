@@ -66,7 +66,7 @@ def learner(tmp_path: Path) -> dict[str, object]:
 
 
 def allocator(learner, **changes) -> SafeAllocator:
-    return SafeAllocator(preset="shared", settings={"learner": learner}, **changes)
+    return SafeAllocator(preset="default", settings={"learner": learner}, **changes)
 
 
 def bare(weights: pd.Series) -> np.ndarray:
@@ -88,7 +88,7 @@ def test_a_fit_holds_what_the_policy_says_and_the_shield_lets_through(learner):
 
 def test_allocator_train_and_service_give_the_same_weights_to_the_last_bit(learner, tmp_path):
     fitted = allocator({**learner, "deviation": "earned"}).fit(FRAME)
-    settings = preset("shared", config={"learner": {**learner, "deviation": "earned"}})
+    settings = preset("default", config={"learner": {**learner, "deviation": "earned"}})
     trained = train_agent(settings, snapshot="five", folder=tmp_path / "trained")
     assert bare(fitted.weights_).tolist() == list(trained.config["today"]["shielded"].values())
     assert np.array_equal(bare(fitted.predict(FRAME)), bare(fitted.weights_))
@@ -166,7 +166,7 @@ def test_evidence_is_earned_again_after_a_quarter_and_a_frozen_policy_keeps_its_
 
 def test_a_resumed_backtest_ends_as_one_that_never_stopped(learner, monkeypatch):
     monkeypatch.setattr(resume, "MAX_SAVING_SHARE", 1e9)
-    settings = preset("shared", config={"learner": {**learner, "deviation": "earned"}})
+    settings = preset("default", config={"learner": {**learner, "deviation": "earned"}})
     rows = range(1200, 1400, 5)
 
     def walk(run: str, stops: int | None) -> tuple[list, list]:
@@ -184,7 +184,7 @@ def test_a_resumed_backtest_ends_as_one_that_never_stopped(learner, monkeypatch)
 
 
 def test_a_run_is_named_after_the_content_of_its_policy(learner, tmp_path):
-    settings = preset("shared", config={"learner": learner})
+    settings = preset("default", config={"learner": learner})
     before = make_run_id(build_agent(settings), {})
     assert make_run_id(build_agent(settings), {}) == before
     random_policy(seed=1).save(Path(learner["policy"]))
@@ -202,7 +202,7 @@ def test_front_door_backtest_runs_it_beside_benchmarks(learner):
 
 def test_retraining_continues_it_and_starts_afresh_with_another_policy(learner):
     save(FRAME.iloc[:1440])
-    options = {"snapshot": "five", "preset": "shared", "config": {"learner": {**learner, "deviation": "earned"}}}
+    options = {"snapshot": "five", "preset": "default", "config": {"learner": {**learner, "deviation": "earned"}}}
     with Registry.open() as registry:
         retrain(RetrainSettings(**options), registry=registry)
         save(FRAME)
@@ -222,7 +222,7 @@ def test_retraining_continues_it_and_starts_afresh_with_another_policy(learner):
 def test_the_command_line_trains_and_backtests_it(learner, tmp_path):
     config = tmp_path / "mine.toml"
     config.write_text(f'[learner]\npolicy = "{learner["policy"]}"\ndeviation = "earned"\n')
-    common = ("--preset", "shared", "--config", str(config), "--snapshot", "five")
+    common = ("--preset", "default", "--config", str(config), "--snapshot", "five")
     result = call("train", *common)
     assert result.exit_code == 0, result.output
     assert "The policy " in result.stdout and "from equal weights" in result.stdout and "promised" not in result.stdout
@@ -279,7 +279,7 @@ def test_a_wheel_holds_the_shipped_policy(tmp_path):
 
 
 def test_the_shipped_policy_decides_and_its_hash_is_that_of_its_file():
-    policy = SafeAllocator(preset="shared").fit(FRAME)
+    policy = SafeAllocator(preset="default").fit(FRAME)
     evidence = policy.agent_.describe_evidence()
     assert evidence["policy_sha256"] == hashlib.sha256(SHIPPED.read_bytes()).hexdigest()
     assert policy.weights_.sum() == pytest.approx(1.0) and policy.trace_["deviation"].iloc[-1] == evidence["deviation"]
