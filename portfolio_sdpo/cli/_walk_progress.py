@@ -1,4 +1,4 @@
-"""Walks under way as bars, for the commands that walk agents forward."""
+"""The progress of backtests as bars, one for every strategy that is being simulated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def walk_progress(quiet: bool, walks: int) -> Iterator[Progress]:
-    """A bar for every walk under way, with the time it will take, on stderr and only on a terminal."""
+    """A bar for every strategy in simulation, with the time it will take, on stderr and only on a terminal."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -187,7 +187,7 @@ class Agent:
         self.learner: PathLearner | None = None
         """None before the first decision."""
         self.partial_learner: PathLearner | None = None
-        """The learner amid the updates before the first decision, of which the trace has a row each."""
+        """The learner during the updates before the first decision, each of which has a row in the trace."""
         self.assets: tuple[str, ...] = ()
         """Columns of the market that it was trained on."""
         self.as_of: np.datetime64 | None = None
@@ -205,8 +205,9 @@ class Agent:
     def decide(self, history: Market, held: Array) -> Array:
         """Train on what is known, then the weights [A] for what comes; asked again at the same close, only the weights.
 
-        Where there is nothing to train on any more (every stock is gone, or too young) it waits in cash and warns:
-        hours of a walk are not lost to a day without stocks. Before the first decision that is an error.
+        Where there is nothing to train on any more (every stock is gone, or has insufficient price history) it waits in
+        cash and warns: hours of a backtest are not lost to a day without stocks. Before the first decision that is an
+        error.
         One torch thread: the result must not depend on how many processes share the machine.
         """
         return self.limits.apply(self._decide(history, held), held, history.listed[-1])
@@ -268,7 +269,7 @@ class Agent:
         self.learner, self.assets, self.as_of, self.trace = learner, tuple(assets), as_of, list(trace)
 
     def restore_training(self, checkpoint: Path, run: str, assets: int, trace: Sequence[dict[str, Any]]) -> None:
-        """Become the agent that was interrupted amid the updates before its first decision."""
+        """Become the agent that was interrupted during the updates before its first decision."""
         learner = self._build(assets)
         load_checkpoint(checkpoint, learner, run)
         learner.resume(len(trace))

@@ -219,7 +219,7 @@ def load_frame(
 
 
 def load_latest_frame(frame: pd.DataFrame, cash: Cash) -> tuple[Market, dict[str, Any]]:
-    """As `load_latest`, of a frame of prices that somebody else brought."""
+    """As `load_latest`, of a frame of prices that the caller brings."""
     return _check_latest(*_make_market(frame, cash, {"snapshot": None, "source": "given"}))
 
 

@@ -6,7 +6,7 @@ keeps the CVaR of all of them inside the limit. Several members are trained from
 
     policy = train_policy(market)                                                # from scratch, on all of the market
     policy = train_policy(market, FINE, parent=load_shipped_policy())            # the shipped policy, fine-tuned
-    policy = train_policy(market, ends=["1959-12-31", "1969-12-31"])             # vintages for a walk through decades
+    policy = train_policy(market, ends=["1959-12-31", "1969-12-31"])             # vintages for a backtest over decades
 """
 
 from __future__ import annotations

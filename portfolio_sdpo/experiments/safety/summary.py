@@ -31,7 +31,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class PublicFigure:
-    """Somebody else's result on the same task under the same bound of 25."""
+    """A published result on the same task under the same bound of 25."""
 
     algorithm: str
     episode_return: float
