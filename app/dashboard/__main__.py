@@ -41,8 +41,8 @@ def serve_backtest_page(request: Request) -> Response:
     """The document of the Backtest page."""
     from .server.first_paint import make_document, read_streamlit_document
 
-    # Streamlit has parameters of its own, which change how a page looks.
-    plain = set(request.query_params) <= {"run"} and _is_own_host(request.url.hostname or "")
+    # What is seen first does not depend on the strategy; Streamlit's own parameters change how a page looks.
+    plain = set(request.query_params) <= {"run", "strategy", "seed"} and _is_own_host(request.url.hostname or "")
     text = make_document(request.query_params.get("run")) if plain else read_streamlit_document()
     return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
 

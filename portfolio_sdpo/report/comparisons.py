@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from portfolio_sdpo.backtest.coverage import count_years
-from portfolio_sdpo.backtest.record import Record, StrategyGroup
+from portfolio_sdpo.backtest.record import Record, StrategyGroup, select_rival
 from portfolio_sdpo.report.formats import NONE, number, percent, span, table
+
+
+def select_rivals(found: Sequence[StrategyGroup], main: StrategyGroup) -> list[StrategyGroup]:
+    """What the main strategy is shown beside: behind the shield, 1/N and the strongest rival; else 1/N or another."""
+    if not main.name.endswith(" + shield"):
+        rival = select_rival(found, main)
+        return [] if rival is None else [rival]
+    equal = next((group for group in found if group.name == "equal-weight + shield"), None)
+    rivals = [group for group in (equal, find_strongest_shielded(found)) if group is not None and group is not main]
+    if not rivals:
+        rival = select_rival(found, main)
+        return [] if rival is None else [rival]
+    return list({group.name: group for group in rivals}.values())
+
+
+def find_strongest_shielded(found: Sequence[StrategyGroup]) -> StrategyGroup | None:
+    """Of the benchmarks behind the shield, the one that grew fastest at the same risk; None where there is none."""
+    shielded = [group for group in found if group.kind == "benchmark" and group.name.endswith(" + shield")]
+    return max(shielded, key=_same_risk_rank, default=None)
+
+
+def _same_risk_rank(group: StrategyGroup) -> tuple[float, float]:
+    """Growth at the same risk as the reference, which is 0 for itself, and then wealth."""
+    record = group.median
+    found = record.get("same_risk")
+    growth = 0.0 if "same_risk" in record and found is None else (found or {}).get("growth")
+    return (-math.inf if growth is None else growth), record["final_wealth"]
 
 
 def describe_same_risk(record: dict[str, Any], title: str) -> str:

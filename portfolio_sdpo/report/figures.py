@@ -14,56 +14,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.backtest.record import MAIN_BENCHMARKS, StrategyGroup
+from portfolio_sdpo.backtest.record import StrategyGroup
 from portfolio_sdpo.portfolio.market import CASH
 from portfolio_sdpo.portfolio.return_measures import window_returns
+from portfolio_sdpo.report.looks import DASHARRAYS, Spec, hidden_at_first, line_styles
 
-Spec = dict[str, Any]
 Tracks = Mapping[tuple[str, int | None], pd.DataFrame]
 
-# Okabe and Ito's colours, told apart with any kind of colour vision; the pale ones last, ink for their black.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "var(--ink)")
-DASHARRAYS = {"solid": "", "dash": "6 3", "dot": "2 3", "dashdot": "6 3 2 3"}
-"""Dashes by their name in plotly, as SVG has them."""
-DASHES = tuple(DASHARRAYS)
 FILLS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-SHOWN_AT_FIRST = 6
-"""Curves that are not hidden when the page opens."""
 AREAS = 14
 """Stocks with an area of their own in the picture of weights: each fill plain and hatched."""
 POINTS = 1500
 """Dates at most in the picture of weights."""
-
-
-def line_styles(found: Sequence[StrategyGroup]) -> dict[str, Spec]:
-    """Colour, dash and width of every strategy; a shielded agent is its agent, dashed."""
-    styles: dict[str, Spec] = {}
-    number = 0
-    # Whatever is seen first gets a colour of its own.
-    for group in sorted(found, key=lambda group: (group.kind == "benchmark", _rank(group.name))):
-        agent = group.name.removesuffix(" + shield")
-        if group.kind == "shielded" and agent in styles:
-            styles[group.name] = styles[agent] | {"dash": "dash"}
-        elif group.name == "cash":
-            styles[group.name] = {"color": "var(--muted)", "dash": "dot", "width": 1.5}
-        else:
-            turn, colour = divmod(number, len(COLOURS))
-            styles[group.name] = {
-                "color": COLOURS[colour],
-                "dash": DASHES[turn % len(DASHES)],
-                "width": 2.6 if group.kind == "agent" else 1.8,
-            }
-            number += 1
-    return styles
-
-
-def hidden_at_first(found: Sequence[StrategyGroup]) -> list[str]:
-    """Strategies whose curves wait to be asked for: all agents and the best-known benchmarks are shown."""
-    if len(found) <= SHOWN_AT_FIRST:
-        return []
-    ranked = sorted((group.name for group in found if group.kind == "benchmark"), key=_rank)
-    agents = sum(group.kind != "benchmark" for group in found)
-    return ranked[max(SHOWN_AT_FIRST - agents, 2) :]
 
 
 def curves(tracks: Tracks, found: Sequence[StrategyGroup], column: str, *, percent: bool) -> Spec:
@@ -82,23 +44,29 @@ def curves(tracks: Tracks, found: Sequence[StrategyGroup], column: str, *, perce
         seeds = [tracks[group.name, record["seed"]] for record in group.records]
         if len(seeds) > 1:
             values = np.stack([rows[column].to_numpy() for rows in seeds])
-            edge = shared | {"x": _days(seeds[0]), "hoverinfo": "skip", "line": {"width": 0, "color": style["color"]}}
-            data.append(edge | {"y": _rounded(values.min(0))})
-            data.append(edge | {"y": _rounded(values.max(0)), "fill": "tonexty", "fillcolor": _faint(style["color"])})
+            edge = shared | {
+                "x": make_days(seeds[0]),
+                "hoverinfo": "skip",
+                "line": {"width": 0, "color": style["color"]},
+            }
+            data.append(edge | {"y": round_figures(values.min(0))})
+            data.append(
+                edge | {"y": round_figures(values.max(0)), "fill": "tonexty", "fillcolor": _faint(style["color"])}
+            )
         rows = tracks[group.key]
         value = "%{y:.1%}" if percent else "%{y:.3f}"
         data.append(
             shared
             | {
                 "name": escape(group.title),
-                "x": _days(rows),
-                "y": _rounded(rows[column].to_numpy()),
+                "x": make_days(rows),
+                "y": round_figures(rows[column].to_numpy()),
                 "line": style,
                 "hovertemplate": f"%{{fullData.name}}  {value}<extra></extra>",
             }
         )
     y = {"tickformat": ".0%"} if percent else {"tickformat": ".2~f"}
-    return {"data": data, "layout": _layout(380 if not percent else 280, y, hovermode="x unified")}
+    return {"data": data, "layout": make_layout(380 if not percent else 280, y, hovermode="x unified")}
 
 
 def weights(rows: pd.DataFrame, assets: Sequence[str]) -> tuple[Spec, list[tuple[str, int | None]]]:
@@ -122,8 +90,8 @@ def weights(rows: pd.DataFrame, assets: Sequence[str]) -> tuple[Spec, list[tuple
             "type": "scatter",
             "mode": "lines",
             "name": escape(name),
-            "x": _days(thinned),
-            "y": _rounded(np.maximum(values, 0.0), 5),
+            "x": make_days(thinned),
+            "y": round_figures(np.maximum(values, 0.0), 5),
             "stackgroup": "weights",
             "fillcolor": colour,
             # Weights change at a close and then hold.
@@ -139,7 +107,7 @@ def weights(rows: pd.DataFrame, assets: Sequence[str]) -> tuple[Spec, list[tuple
                 "solidity": 0.25,
             }
         data.append(trace)
-    layout = _layout(340, {"tickformat": ".0%", "range": [0, 1]}, hovermode="x unified")
+    layout = make_layout(340, {"tickformat": ".0%", "range": [0, 1]}, hovermode="x unified")
     return {"data": data, "layout": layout}, [(name, number) for name, number, _ in areas]
 
 
@@ -167,18 +135,24 @@ def bin_edges(tracks: Tracks, found: Sequence[StrategyGroup], horizon: int) -> A
 def distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any) -> Spec:
     """Shares of overlapping windows by their return, those below the limit in another colour, and both CVaRs."""
     values = window_returns(_returns(rows), int(promise["horizon"]))
-    counts, _ = np.histogram(values, edges)
     middle = (edges[:-1] + edges[1:]) / 2
     bound, realised = float(promise["bound"]), promise["realised"]
+    beyond = values < bound
+    # A bin that the limit divides has a part of either colour.
     data = [
         {
             "type": "bar",
-            "x": _rounded(middle, 6),
-            "y": _rounded(counts / max(len(values), 1), 5),
+            "name": name,
+            "x": round_figures(middle, 6),
+            "y": round_figures(np.histogram(part, edges)[0] / max(len(values), 1), 5),
             "width": float(edges[1] - edges[0]) * 0.92,
-            "marker": {"color": ["#D55E00" if centre < bound else "#56B4E9" for centre in middle]},
-            "hovertemplate": "returns around %{x:.1%}<br>%{y:.1%} of the periods<extra></extra>",
+            "marker": {"color": colour},
+            "hovertemplate": "returns around %{x:.1%}<br>%{y:.1%} of the periods, %{fullData.name}<extra></extra>",
         }
+        for name, part, colour in (
+            ("beyond the limit", values[beyond], "#D55E00"),
+            ("within it", values[~beyond], "#56B4E9"),
+        )
     ]
     shapes, notes = [_upright(bound, "dash", "var(--ink)")], []
     right = realised is not None and realised < bound
@@ -202,7 +176,7 @@ def distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any) -> 
             )
         shapes.append(_upright(realised, "solid", "#0072B2"))
         notes.append(_beside(realised, f"realised {_percent(realised)}", right=not right, row=1.09))
-    layout = _layout(
+    layout = make_layout(
         320,
         {"tickformat": ".0%", "title": {"text": "share of periods", "font": {"size": 12}}, "rangemode": "tozero"},
         hovermode="closest",
@@ -211,7 +185,7 @@ def distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any) -> 
     reach = [float(edges[0]), float(edges[-1])]
     reach = [min(reach[0], bound - 0.15 * (reach[1] - reach[0])), reach[1]]
     layout["xaxis"] |= {"type": "linear", "tickformat": ".0%", "range": reach}
-    return {"data": data, "layout": layout | {"shapes": shapes, "annotations": notes, "bargap": 0}}
+    return {"data": data, "layout": layout | {"shapes": shapes, "annotations": notes, "bargap": 0, "barmode": "stack"}}
 
 
 def trace(rows: pd.DataFrame) -> Spec:
@@ -224,14 +198,14 @@ def trace(rows: pd.DataFrame) -> Spec:
     edge: Spec = {"type": "scatter", "mode": "lines", "x": x, "hoverinfo": "skip", "line": {"width": 0}}
     value = "%{fullData.name}  %{y:.4f}<extra></extra>"
     data: list[Spec] = [
-        edge | {"y": _rounded(risk.min().to_numpy())},
-        edge | {"y": _rounded(risk.max().to_numpy()), "fill": "tonexty", "fillcolor": "rgba(0,114,178,0.18)"},
+        edge | {"y": round_figures(risk.min().to_numpy())},
+        edge | {"y": round_figures(risk.max().to_numpy()), "fill": "tonexty", "fillcolor": "rgba(0,114,178,0.18)"},
         {
             "type": "scatter",
             "mode": "lines",
             "name": "estimate after training",
             "x": x,
-            "y": _rounded(last["risk"].to_numpy()),
+            "y": round_figures(last["risk"].to_numpy()),
             "line": {"color": "#0072B2", "width": 2},
             "hovertemplate": value,
         },
@@ -240,7 +214,7 @@ def trace(rows: pd.DataFrame) -> Spec:
             "mode": "lines",
             "name": "bound",
             "x": x,
-            "y": _rounded(last["bound"].to_numpy()),
+            "y": round_figures(last["bound"].to_numpy()),
             "line": {"color": "var(--ink)", "width": 1.5, "dash": "dash"},
             "hovertemplate": value,
         },
@@ -249,19 +223,16 @@ def trace(rows: pd.DataFrame) -> Spec:
             "mode": "markers",
             "name": "outside the bound at some iteration",
             "x": [day for day, outside in zip(x, violated, strict=True) if outside],
-            "y": _rounded(last["risk"].to_numpy()[violated.to_numpy()]),
+            "y": round_figures(last["risk"].to_numpy()[violated.to_numpy()]),
             "marker": {"color": "#D55E00", "symbol": "x-thin", "size": 7, "line": {"width": 2, "color": "#D55E00"}},
             "hovertemplate": "%{fullData.name}<extra></extra>",
         },
     ]
-    return {"data": data, "layout": _layout(300, {}, hovermode="x unified")}
+    return {"data": data, "layout": make_layout(300, {}, hovermode="x unified")}
 
 
-def _rank(benchmark: str) -> int:
-    return MAIN_BENCHMARKS.index(benchmark) if benchmark in MAIN_BENCHMARKS else len(MAIN_BENCHMARKS)
-
-
-def _layout(height: int, y: Spec, *, hovermode: str) -> Spec:
+def make_layout(height: int, y: Spec, *, hovermode: str) -> Spec:
+    """The layout that all figures over days share."""
     axis = {"gridcolor": "var(--line)", "linecolor": "var(--line)", "zeroline": False, "automargin": True}
     return {
         "height": height,
@@ -317,11 +288,12 @@ def _returns(rows: pd.DataFrame) -> Any:
     return rows["return"].to_numpy()[1:]
 
 
-def _days(rows: pd.DataFrame) -> list[str]:
+def make_days(rows: pd.DataFrame) -> list[str]:
+    """The days of a table's rows."""
     return list(rows["date"].dt.strftime("%Y-%m-%d"))
 
 
-def _rounded(values: Any, digits: int = 6) -> list[float | None]:
+def round_figures(values: Any, digits: int = 6) -> list[float | None]:
     """Figures to the eye: what cannot be seen only makes the page large."""
     return [
         None if math.isnan(value) else value for value in np.round(np.asarray(values, dtype=float), digits).tolist()

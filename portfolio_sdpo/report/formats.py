@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -65,10 +66,22 @@ def verdict(promise: Mapping[str, Any]) -> str:
 
 
 def table(caption: str, headings: Sequence[str], rows: Sequence[str], name: str = "") -> str:
-    """Rows below headings, which are HTML already; wide ones can be moved sideways."""
+    """Rows below headings, which are HTML already; on a phone every cell stands below its own heading."""
     head = "".join(f"<th scope='col'>{heading}</th>" for heading in headings)
     styled = f" class='{name}'" if name else ""
+    labels = [f"<td data-label='{re.sub('<[^>]*>', ' ', heading)}'" for heading in headings[1:]]
+    body = "".join(_label_cells(row, labels) for row in rows)
     return (
         f"<div class='scroll' tabindex='0'><table{styled}><caption><span>{caption}</span></caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _label_cells(row: str, labels: Sequence[str]) -> str:
+    """The row, each cell with its heading in an attribute.
+
+    >>> _label_cells("<tr><th>a</th><td>1</td></tr>", ["<td data-label='x'"])
+    "<tr><th>a</th><td data-label='x'>1</td></tr>"
+    """
+    left = iter(labels)
+    return re.sub(r"<td(?=[ >])", lambda _: next(left, "<td"), row)

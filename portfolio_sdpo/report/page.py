@@ -83,8 +83,25 @@ ul.notes { margin: 8px 0 0; padding-left: 20px; font-size: .86rem; }
   .cards { grid-template-columns: 1fr 1fr; gap: 8px; } .card { padding: 10px 12px; }
   .card .figure { font-size: 1.25rem; }
   caption span { width: calc(100vw - 56px); } .facts { grid-template-columns: 1fr; } .facts dd { margin-bottom: 6px; }
-  th, td { padding: 6px 8px; } tbody th { min-width: 7.5em; max-width: 42vw; white-space: normal; } }
-@media print { body { background: #fff; } section, .card { break-inside: avoid; } }
+  /* A wide table becomes a list: every cell stands behind its own heading, and none is cut off. */
+  thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  table, caption, tbody, tr, tbody th { display: block; } tbody th { position: static; white-space: normal; }
+  tbody tr { padding: 6px 0; border-bottom: 1px solid var(--line); }
+  th, td { border-bottom: 0; padding: 2px 0; }
+  td { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 12px; white-space: normal; }
+  td::before { content: attr(data-label); color: var(--muted); text-align: left; grid-row: 1 / 20; }
+  td.words { display: block; } td.words::before { display: none; } td:empty { display: none; }
+  .monthly tbody tr { display: grid; grid-template-columns: repeat(4, 1fr); gap: 2px; }
+  .monthly tbody th { grid-column: 1 / -1; text-align: left; }
+  .monthly td, .monthly th { display: block; padding: 3px 4px; }
+  .monthly td::before { display: block; font-size: .72rem; text-align: right; } }
+@page { size: A4; margin: 12mm; }
+@media print { body { background: #fff; font-size: 12px; } main { padding: 0; max-width: none; }
+  section { padding: 8px 10px; } .card, tr, figure { break-inside: avoid; } .scroll { overflow: visible; }
+  table { font-size: 8.6px; } thead th { font-size: 8px; } small { font-size: 7.4px; }
+  th, td, .monthly th, .monthly td { padding: 2px 3px; white-space: normal; } td { white-space: nowrap; }
+  caption span { position: static; width: auto; } .cards { grid-template-columns: repeat(5, 1fr); gap: 6px; }
+  .card .figure { font-size: 1.1rem; } }
 """
 
 SCRIPT = """
@@ -105,10 +122,15 @@ SCRIPT = """
     return JSON.parse(text);
   };
 
+  // The figures of one part follow the same choice: "time-risk" and "time-exposure" that of "time".
+  const partOf = (element) => element.dataset.figure.split("-")[0];
   const draw = (element) => {
     const {figure} = element.dataset;
     const stored = figures.specs[figure];
-    const spec = themed("data" in stored ? stored : stored[chosen[figure] ?? Object.keys(stored)[0]]);
+    const found = "data" in stored ? stored : stored[chosen[partOf(element)] ?? Object.keys(stored)[0]];
+    element.hidden = !found;
+    if (!found) return;
+    const spec = themed(found);
     for (const trace of spec.data) if (trace.meta) trace.visible = !hidden.has(trace.meta);
     if (figure === "equity" && document.getElementById("log").checked) spec.layout.yaxis.type = "log";
     if (touch.matches) spec.layout.dragmode = false;
@@ -120,16 +142,16 @@ SCRIPT = """
   };
   const plots = [...document.querySelectorAll("[data-figure]")];
   const drawAll = () => plots.forEach(draw);
-  const drawNamed = (...names) => plots.filter((plot) => names.includes(plot.dataset.figure)).forEach(draw);
+  const drawParts = (...names) => plots.filter((plot) => names.includes(partOf(plot))).forEach(draw);
 
   for (const button of document.querySelectorAll("button[data-strategy]")) button.addEventListener("click", () => {
     const name = button.dataset.strategy, show = button.getAttribute("aria-pressed") === "false";
     show ? hidden.delete(name) : hidden.add(name);
     for (const other of document.querySelectorAll("button[data-strategy]"))
       if (other.dataset.strategy === name) other.setAttribute("aria-pressed", show);
-    drawNamed("equity", "drawdown");
+    drawParts("equity", "drawdown");
   });
-  document.getElementById("log").addEventListener("change", () => drawNamed("equity"));
+  document.getElementById("log").addEventListener("change", () => drawParts("equity"));
 
   // Choosing a strategy in one place chooses it wherever it can be chosen.
   const choose = (key) => {
@@ -139,7 +161,7 @@ SCRIPT = """
       const part = select.dataset.detail;
       chosen[part] = key;
       for (const panel of document.querySelectorAll(`[data-panel="${part}"]`)) panel.hidden = panel.dataset.key !== key;
-      drawNamed(part);
+      drawParts(part);
     }
   };
   for (const select of document.querySelectorAll("select[data-detail]"))

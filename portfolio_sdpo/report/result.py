@@ -10,43 +10,17 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from portfolio_sdpo.backtest import record as records
 from portfolio_sdpo.backtest.entries import Progress
-from portfolio_sdpo.backtest.record import (
-    KEYS,
-    Record,
-    StrategyGroup,
-    group_by_strategy,
-    select_main,
-    split_by_track,
-)
+from portfolio_sdpo.backtest.record import KEYS, Record, split_by_track
 from portfolio_sdpo.backtest.run import Backtest, BacktestSettings
 from portfolio_sdpo.backtest.simulate import Strategy
 from portfolio_sdpo.common.files import write_atomically
-from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import BacktestError
-from portfolio_sdpo.report import figures
-from portfolio_sdpo.report.comparisons import against, superiority, years
-from portfolio_sdpo.report.page import figure, page, panel, section
-from portfolio_sdpo.report.sections import (
-    all_figures,
-    cards,
-    headline,
-    lead,
-    monthly,
-    periods_of,
-    promises,
-    provenance,
-    remarks,
-    shielding,
-    subtitle,
-    today,
-    training,
-)
+from portfolio_sdpo.report.render import render_report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -196,121 +170,3 @@ def run_backtest(
     result = BacktestResult(backtest.run(progress, jobs)).write(folder)
     backtest.discard()
     return result
-
-
-def render_report(record: Record) -> str:
-    """The report: one HTML file that needs nothing but itself.
-
-    In the order people read: headline figures against benchmarks with intervals, equity, drawdown, weights, what to
-    hold today, the distribution of the returns with promised and realised CVaR, the constraint in training, months,
-    settings and data. Everything is drawn from the record, so a report can be made again from a folder:
-    `render_report(read_record(folder))`.
-    """
-    found = group_by_strategy(record.metrics, record.config)
-    main = select_main(found)
-    settings = record.config["settings"]
-    horizon = int(settings["limit"]["horizon"])
-    tracks, weights = split_by_track(record.equity), split_by_track(record.weights)
-    traces = split_by_track(record.trace) if record.trace is not None else {}
-    keys = {group.name: f"s{number}" for number, group in enumerate(found)}
-    assets = [column for column in record.weights.columns if column not in KEYS]
-
-    title = f"Backtest of {main.title}" if main.kind != "benchmark" else "Backtest of benchmark strategies"
-
-    specs: dict[str, Any] = {
-        "equity": figures.curves(tracks, found, "wealth", percent=False),
-        "drawdown": figures.curves(tracks, found, "drawdown", percent=True),
-        "weights": {},
-        "distribution": {},
-        "trace": {},
-    }
-    legends = []
-    edges = figures.bin_edges(tracks, found, horizon)
-    for group in found:
-        key = keys[group.name]
-        specs["weights"][key], areas = figures.weights(weights[group.key], assets)
-        legends.append(panel("weights", key, key == keys[main.name], figures.area_legend(areas)))
-        if edges is not None:
-            specs["distribution"][key] = figures.distribution(tracks[group.key], group.median["promise"], edges)
-        if group.key in traces and traces[group.key]["risk"].notna().any():  # a shared policy trains nothing
-            specs["trace"][key] = figures.trace(traces[group.key])
-
-    body = [
-        f"<header><h1>{escape(title)}</h1><p class='sub'>{subtitle(record, found)}</p></header>",
-        lead(found, main),
-        cards(main, found),
-        section(
-            "Results",
-            headline(found, record.config)
-            + all_figures(found)
-            + against(found)
-            + superiority(record)
-            + shielding(found),
-        ),
-        section(
-            "Wealth",
-            figures.line_legend(found) + figure("equity", "Wealth over time, starting at 1, after fees."),
-            "<label><input type='checkbox' id='log'> logarithmic scale</label>",
-        ),
-        section("Drawdown", figure("drawdown", "Fall of wealth from its highest so far.")),
-        section(
-            "Weights",
-            "".join(legends) + figure("weights", figures.weights_caption(found[0].median["sessions"] + 1)),
-            _select("weights", found, keys, main),
-        ),
-        section("Today’s weights", today(found)),
-    ]
-    if edges is not None:
-        caption = (
-            f"Returns over {periods_of(main.median)}, every such period, overlapping; orange where a loss exceeds the "
-            "limit. The limit binds the mean of the tail, not each period; the shaded band is the interval of the CVaR."
-        )
-        drawing = figure("distribution", caption)
-        body.append(
-            section(
-                "Promised and realised risk",
-                drawing + promises(found) + years(found),
-                _select("distribution", found, keys, main),
-            )
-        )
-    else:
-        body.append(section("Promised and realised risk", promises(found) + years(found)))
-    if specs["trace"]:
-        traced = [group for group in found if keys[group.name] in specs["trace"]]
-        caption = (
-            "The constrained risk as the agent estimated it, in its own unit, by day of decision; the band spans the "
-            "day's iterations, and a cross marks a day on which one of them was outside the bound."
-        )
-        table = training([(group, traces[group.key]) for group in traced])
-        first = main if main in traced else traced[0]
-        body.append(
-            section(
-                "The constraint in training", figure("trace", caption) + table, _select("trace", traced, keys, first)
-            )
-        )
-    months = "".join(
-        panel("months", keys[group.name], group is main, monthly(tracks[group.key], group.title)) for group in found
-    )
-    body += [
-        section("Months", months, _select("months", found, keys, main)),
-        section("Remarks", remarks(record, found)),
-        section("Settings and data", provenance(record)),
-    ]
-    data = {"config": record.config, "metrics": record.metrics}
-    drawn = {"specs": specs, "hidden": [escape(name) for name in figures.hidden_at_first(found)]}
-    return page(title, "\n".join(body), drawn, data, _plotly_js())
-
-
-def _select(part: str, found: Sequence[StrategyGroup], keys: dict[str, str], chosen: StrategyGroup) -> str:
-    options = "".join(
-        f"<option value='{keys[group.name]}'{' selected' if group is chosen else ''}>{escape(group.title)}</option>"
-        for group in found
-    )
-    return f"<label>Strategy <select data-detail='{part}'>{options}</select></label>"
-
-
-def _plotly_js() -> str:
-    require_extra("A report", "plotly", "backtest")
-    from plotly.offline import get_plotlyjs
-
-    return str(get_plotlyjs())

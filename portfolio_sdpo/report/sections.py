@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 
 from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS
-from portfolio_sdpo.backtest.record import Record, StrategyGroup, select_rival
+from portfolio_sdpo.backtest.record import Record, StrategyGroup
 from portfolio_sdpo.prices.frequency import describe_sessions, name_session
-from portfolio_sdpo.report.comparisons import describe_same_risk, excess_of
+from portfolio_sdpo.report.comparisons import describe_same_risk, excess_of, select_rivals
 from portfolio_sdpo.report.formats import (
     NONE,
     Format,
@@ -77,12 +77,12 @@ def subtitle(record: Record, found: Sequence[StrategyGroup]) -> str:
 
 def lead(found: Sequence[StrategyGroup], main: StrategyGroup) -> str:
     """The result in two sentences."""
-    shown, other = main.median, select_rival(found, main)
+    shown = main.median
     text = f"<strong>{escape(main.title)}</strong> turned 1 into {number(shown['final_wealth'])}"
     if len(main.records) > 1:
         text += f" (the middle one of {len(main.records)} seeds)"
-    if other is not None:
-        text += f"; {escape(other.title)} into {number(other.median['final_wealth'])}"
+    for rival in select_rivals(found, main):
+        text += f"; {escape(rival.title)} into {number(rival.median['final_wealth'])}"
     promise = shown["promise"]
     if promise["realised"] is not None:
         kept, unit = judge_promise(promise), name_session(shown.get("sessions_per_year"))
@@ -98,16 +98,16 @@ def lead(found: Sequence[StrategyGroup], main: StrategyGroup) -> str:
 
 
 def cards(main: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
-    """The main strategy's figures, large, with those of its rival."""
-    other = select_rival(found, main)
+    """The main strategy's figures, large, with those of its rivals."""
+    rivals = select_rivals(found, main)
     items = []
     for field, heading, written, _ in COLUMNS[:2] + COLUMNS[3:6]:
         if field == "cvar_window":
             heading = f"CVaR of {periods_of(main.median)}"
         more = interval_of(main.median, field, written)
-        if other is not None:
-            value = other.median[field]
-            more += f"<br>{escape(other.title)} {NONE if value is None else written(value)}"
+        for rival in rivals:
+            value = rival.median[_shown_field(rival.median, field)]
+            more += f"<br>{escape(rival.title)} {NONE if value is None else written(value)}"
         items.append(
             f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>"
             f"{figure_of(main.median, field, written)}</span><br><span class='more'>{more}</span></dd></div>"
@@ -276,22 +276,6 @@ def training(traced: Sequence[tuple[StrategyGroup, pd.DataFrame]]) -> str:
     )
 
 
-def monthly(rows: pd.DataFrame, name: str) -> str:
-    """Returns by year and month, net of fees."""
-    wealth = rows.set_index("date")["wealth"]
-    months = wealth.groupby([wealth.index.year, wealth.index.month]).last()
-    returns = months / months.shift(1, fill_value=wealth.iloc[0]) - 1.0
-    ends = wealth.groupby(wealth.index.year).last()
-    years = ends / ends.shift(1, fill_value=wealth.iloc[0]) - 1.0
-    names = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-    lines = []
-    for year, total in years.items():
-        cells = "".join(_month(returns.get((year, month))) for month in range(1, 13))
-        lines.append(f"<tr><th scope='row'>{year}</th>{cells}<td><strong>{percent(float(total))}</strong></td></tr>")
-    caption = f"{escape(name)}: returns by month, net of fees; the first and the last may be part of a month."
-    return table(caption, ["Year", *names, "Total"], lines, "monthly")
-
-
 def remarks(record: Record, found: Sequence[StrategyGroup]) -> str:
     """What a reader should hold against the figures."""
     late = record.config["settings"].get("execution") == "next-close"
@@ -378,11 +362,3 @@ def _p(value: float | None) -> str:
     if value is None:
         return NONE
     return "&lt;&nbsp;0.001" if value < 0.001 else number(value, 3)
-
-
-def _month(value: float | None) -> str:
-    if value is None:
-        return "<td></td>"
-    strength = min(abs(value) / 0.1, 1.0) * 0.45
-    colour = f"rgba(var(--{'up' if value > 0 else 'down'}),{strength:.2f})"
-    return f"<td style='background:{colour}'>{percent(float(value))}</td>"

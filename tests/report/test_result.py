@@ -22,10 +22,11 @@ from portfolio_sdpo.backtest.record import (
 )
 from portfolio_sdpo.backtest.run import BacktestSettings
 from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.return_measures import window_returns
 from portfolio_sdpo.report import figures
 from portfolio_sdpo.report.formats import percent
 from portfolio_sdpo.report.result import BacktestResult, render_report
-from portfolio_sdpo.report.sections import monthly
+from portfolio_sdpo.report.through_time import monthly
 
 EVIL = "</script><script>alert(1)</script>\"'&%{y}<b>"
 
@@ -180,8 +181,13 @@ def test_many_stocks_are_gathered(prices):
 def test_distribution_holds_every_window(record, page):
     specs = json.loads(page.scripts["figures"])["specs"]["distribution"]
     assert len(specs) == len(group_by_strategy(record.metrics))
-    for spec in specs.values():
-        assert sum(spec["data"][0]["y"]) == pytest.approx(1.0, abs=1e-3)
+    for spec, group in zip(specs.values(), group_by_strategy(record.metrics), strict=True):
+        beyond, within = (sum(part["y"]) for part in spec["data"])
+        assert beyond + within == pytest.approx(1.0, abs=1e-3)
+        rows = split_by_track(record.equity)[group.key]
+        promise = group.median["promise"]
+        periods = window_returns(rows["return"].to_numpy()[1:], promise["horizon"])
+        assert beyond == pytest.approx((periods < promise["bound"]).mean(), abs=1e-3)
     assert any("limit −5.0 %" in note["text"] for note in specs["s0"]["layout"]["annotations"])
 
 
@@ -189,9 +195,11 @@ def test_plotly_knows_every_figure(page):
     import plotly.graph_objects as go
 
     stored = json.loads(page.scripts["figures"])["specs"]
-    specs = [stored["equity"], stored["drawdown"]]
-    specs += [spec for part in ("weights", "distribution", "trace") for spec in stored[part].values()]
-    assert len(specs) == 2 + 4 + 4 + 1
+    by_strategy = ("weights", "distribution", "trace", "time-exposure", "time-risk", "time-trading")
+    assert set(stored) == {"equity", "drawdown", "cvar", *by_strategy}
+    specs = [stored["equity"], stored["drawdown"], stored["cvar"]]
+    specs += [spec for part in by_strategy for spec in stored[part].values()]
+    assert len(specs) == 3 + 5 * 4 + 1
     for spec in specs:
         # A colour of the style sheet becomes a colour before plotly sees it.
         go.Figure(json.loads(re.sub(r'"var\(--\w+\)"', '"#123456"', json.dumps(spec))))
@@ -258,8 +266,8 @@ def test_training_is_shown_only_if_told(record, page):
 def test_a_track_shorter_than_the_horizon(prices):
     page = Page(render_report(make(prices, sessions=8, seeds=(0,))))
     specs = json.loads(page.scripts["figures"])["specs"]
-    assert specs["distribution"] == {}
-    assert [tag for tag, found in page.tags if found.get("data-figure")] == ["div"] * 4
+    assert "distribution" not in specs
+    assert [tag for tag, found in page.tags if found.get("data-figure")] == ["div"] * 6
 
 
 def test_the_same_page_from_the_folder(record, tmp_path):

@@ -71,6 +71,8 @@ class OpenBacktest:
     equity: dict[tuple[str, int | None], pd.DataFrame]
     """Rows by strategy and seed."""
     weights: dict[tuple[str, int | None], pd.DataFrame]
+    shield: dict[tuple[str, int | None], pd.DataFrame]
+    """Rows by strategy and seed, of what passed the shield."""
     assets: list[str]
 
     @property
@@ -124,5 +126,6 @@ def _open_backtest(folder: str, made: int, _backtest: Backtest) -> OpenBacktest:
         select_main(found),
         split_by_track(record.equity),
         split_by_track(record.weights),
+        {} if record.shield is None else split_by_track(record.shield),
         assets,
     )

@@ -9,14 +9,15 @@ from typing import Any
 
 import streamlit as st
 
-from portfolio_sdpo.report import figures
-from portfolio_sdpo.report.comparisons import against, superiority, years
+from portfolio_sdpo.prices.frequency import name_session
+from portfolio_sdpo.report import figures, through_time
+from portfolio_sdpo.report.comparisons import against, select_rivals, superiority, years
+from portfolio_sdpo.report.looks import Spec, hidden_at_first
 from portfolio_sdpo.report.sections import (
     all_figures,
     cards,
     headline,
     lead,
-    monthly,
     periods_of,
     promises,
     provenance,
@@ -27,6 +28,7 @@ from portfolio_sdpo.report.sections import (
 )
 
 from ..data.backtests import OpenBacktest, open_backtest
+from ..widgets.address import choose_switch
 from ..widgets.downloads import offer_downloads
 from ..widgets.figures import show_figure
 from ..widgets.pickers import choose_backtest, choose_track, list_readable_backtests
@@ -54,8 +56,7 @@ def render() -> None:
     show_html(headline(groups, record.config))
     show_html(all_figures(groups) + against(groups) + superiority(record) + shielding(groups))
     _track(run)
-    st.subheader("Promises")
-    show_html(promises(groups) + years(groups))
+    _promises(run)
     with st.expander("Weights to hold after the last close"):
         show_html(today(groups))
     with st.expander("Limitations of these figures"):
@@ -77,7 +78,7 @@ def _curves(run: OpenBacktest) -> None:
     """Wealth and drawdown of all strategies."""
     heading, switch = st.columns([4, 1], vertical_alignment="bottom")
     heading.subheader(CURVES)
-    log = switch.toggle("Logarithmic", key="log")
+    log = choose_switch(switch, "Logarithmic", "log")
     show_figure(draw_wealth_and_drawdown(run), "equity", CURVES_ALT, legend=True, log=log, sketched=True)
     st.caption(
         "Top: wealth after fees, starting at 1. Bottom: drawdown from the highest wealth so far. With several seeds, "
@@ -85,7 +86,7 @@ def _curves(run: OpenBacktest) -> None:
     )
 
 
-def draw_wealth_and_drawdown(run: OpenBacktest) -> figures.Spec:
+def draw_wealth_and_drawdown(run: OpenBacktest) -> Spec:
     """Both on one axis of time and with one legend, which hides a strategy in both."""
     wealth = figures.curves(run.equity, run.groups, "wealth", percent=False)
     fall = figures.curves(run.equity, run.groups, "drawdown", percent=True)
@@ -122,8 +123,48 @@ def _track(run: OpenBacktest) -> None:
     )
     st.markdown(f"**Returns over {periods_of(record)}: promised and realised CVaR**")
     _distribution(run, record, equity)
+    _course(run, record, title)
     st.markdown("**Monthly returns**")
-    show_html(monthly(equity, title))
+    show_html(through_time.monthly(equity, title))
+
+
+def _course(run: OpenBacktest, record: dict[str, Any], title: str) -> None:
+    """One strategy through time: exposure, rolling risk, years, drawdowns and trading."""
+    key = record["strategy"], record["seed"]
+    rows, shield = run.equity[key], run.shield.get(key)
+    st.markdown("**Exposure over time**")
+    alt = f"The share of wealth that {title} has in stocks over time."
+    show_figure(through_time.exposure(run.weights[key], shield), "exposure", alt, legend=True)
+    st.caption(through_time.exposure_caption(shield))
+    rolled = through_time.rolling_risk(rows, record)
+    if rolled is not None:
+        st.markdown("**Risk over time, against the limit**")
+        alt = f"Returns of {title} over every period of the limit's horizon, and their CVaR, against the limit."
+        show_figure(rolled, "rolling", alt, legend=True)
+        st.caption(through_time.risk_caption(record))
+    st.markdown("**Calendar years and worst drawdowns**")
+    beside = [each for each in (*select_rivals(run.groups, run.main), run.main) if each.name != key[0]]
+    rival = (beside[0].title, run.equity[beside[0].key]) if beside else None
+    show_html(
+        through_time.year_table(rows, run.weights[key], record, title, rival)
+        + through_time.drawdown_table(rows, title, name_session(record.get("sessions_per_year")))
+    )
+    st.markdown("**Turnover and cost**")
+    alt = f"What {title} traded in each month, and the fees that it has paid so far."
+    show_figure(through_time.trading(rows), "trading", alt, legend=True)
+    st.caption(through_time.TRADING_CAPTION)
+
+
+def _promises(run: OpenBacktest) -> None:
+    """Whether the limit was kept: over the whole track, by calendar year, and in known crises."""
+    st.subheader("Promises")
+    show_html(promises(run.groups))
+    hidden = set(hidden_at_first(run.groups))
+    by_year = through_time.cvar_by_year([group for group in run.groups if group.name not in hidden])
+    if by_year is not None:
+        show_figure(by_year, "cvar-years", through_time.CVAR_CAPTION, legend=True)
+        st.caption(through_time.CVAR_CAPTION)
+    show_html(years(run.groups) + through_time.stress_table(run.groups, run.equity, run.horizon))
 
 
 def _distribution(run: OpenBacktest, record: dict[str, Any], equity: Any) -> None:

@@ -8,8 +8,8 @@ from html import escape
 from portfolio_sdpo.backtest.bootstrap import Bootstrap
 from portfolio_sdpo.backtest.statistics import growth_difference
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
-from portfolio_sdpo.report.figures import Spec, line_styles
 from portfolio_sdpo.report.formats import NONE, percent, share, span, table, verdict
+from portfolio_sdpo.report.looks import Spec, line_styles
 from portfolio_sdpo.report.sections import COLUMNS, figure_of, interval_of
 
 from ..data.comparison import Line, pair_returns

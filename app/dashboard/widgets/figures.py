@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from portfolio_sdpo.report.figures import Spec
+from portfolio_sdpo.report.looks import Spec
 
 from .sketch import draw_empty_sketch, draw_sketch
 from .style import show_html

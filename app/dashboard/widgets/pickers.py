@@ -7,9 +7,10 @@ from typing import Any
 import streamlit as st
 
 from ..data.backtests import Backtest, OpenBacktest, list_backtests
+from .address import read_choice, write_choice
 
-RUN = "run"
-"""The query parameter with the id of a backtest: its page can be linked to."""
+RUN, STRATEGY, SEED = "run", "strategy", "seed"
+"""Query parameters with the id of a backtest, one of its strategies and a seed: a page can be linked to."""
 
 
 def list_readable_backtests() -> list[Backtest]:
@@ -43,19 +44,28 @@ def choose_track(backtest: OpenBacktest, key: str) -> dict[str, Any]:
     """The record of one strategy and seed; at first the main strategy with its middle seed."""
     groups = {group.name: group for group in backtest.groups}
     left, right = st.columns([3, 1])
+    asked = read_choice(STRATEGY, list(groups))
     name = left.selectbox(
         "Strategy",
         list(groups),
-        index=list(groups).index(backtest.main.name),
+        index=list(groups).index(backtest.main.name) if asked is None else asked,
         format_func=lambda each: groups[each].title,
         key=f"{key}-strategy",
     )
+    write_choice(STRATEGY, name, backtest.main.name)
     group = groups[name]
     if len(group.records) == 1:
+        st.query_params.pop(SEED, None)
         return group.records[0]
     seeds = [record["seed"] for record in group.records]
     middle = seeds.index(group.median["seed"])
+    asked = read_choice(SEED, [str(seed) for seed in seeds])
     seed = right.selectbox(
-        "Seed", seeds, index=middle, key=f"{key}-seed-{name}", help="The middle seed is shown first."
+        "Seed",
+        seeds,
+        index=middle if asked is None else asked,
+        key=f"{key}-seed-{name}",
+        help="The middle seed is shown first.",
     )
+    write_choice(SEED, str(seed), str(group.median["seed"]))
     return group.records[seeds.index(seed)]

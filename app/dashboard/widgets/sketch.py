@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.report.figures import DASHARRAYS, Spec, step_of
+from portfolio_sdpo.report.figures import step_of
+from portfolio_sdpo.report.looks import DASHARRAYS, Spec
 
 STYLE = """
 /* Sketch and figure in one place; the sketch is hidden as soon as plotly has drawn. */

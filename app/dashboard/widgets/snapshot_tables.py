@@ -11,7 +11,7 @@ import pandas as pd
 from portfolio_sdpo.errors import SnapshotError
 from portfolio_sdpo.prices.cleaning import Finding, Report
 from portfolio_sdpo.prices.manifest import Manifest
-from portfolio_sdpo.report.figures import COLOURS, DASHES, Spec
+from portfolio_sdpo.report.looks import COLOURS, DASHARRAYS, Spec
 
 from ..data.form_errors import UPLOAD_LABELS, describe_error
 
@@ -87,7 +87,7 @@ def draw_prices(frame: pd.DataFrame, tickers: list[str]) -> Spec:
                 "name": escape(ticker),
                 "x": days,
                 "y": [None if np.isnan(value) else round(float(value), 3) for value in scaled],
-                "line": {"color": COLOURS[colour], "dash": DASHES[turn % len(DASHES)], "width": 1.8},
+                "line": {"color": COLOURS[colour], "dash": tuple(DASHARRAYS)[turn % len(DASHARRAYS)], "width": 1.8},
                 "hovertemplate": "%{fullData.name}  %{y:.1f}<extra></extra>",
             }
         )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.report.figures import Spec
 from portfolio_sdpo.report.formats import percent as as_percent
+from portfolio_sdpo.report.looks import Spec
 
 from ..data.training_logs import LogConstraint
 
