@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from portfolio_sdpo.prices.load import load_prices as load_prices
     from portfolio_sdpo.report.backtest import backtest as backtest
     from portfolio_sdpo.report.result import BacktestResult as BacktestResult
+    from portfolio_sdpo.report.tear_sheet import tear_sheet as tear_sheet
     from portfolio_sdpo.risk import BadStateProbability as BadStateProbability
     from portfolio_sdpo.risk import Constraint as Constraint
     from portfolio_sdpo.risk import CVaR as CVaR
@@ -76,6 +77,7 @@ __all__ = [
     "Variance",
     "backtest",
     "load_prices",
+    "tear_sheet",
 ]
 
 _MODULES = {
@@ -84,6 +86,7 @@ _MODULES = {
     "portfolio_sdpo.portfolio.orders": ("Account", "OrderSettings", "make_orders"),
     "portfolio_sdpo.prices.load": ("load_prices",),
     "portfolio_sdpo.report.result": ("BacktestResult",),
+    "portfolio_sdpo.report.tear_sheet": ("tear_sheet",),
     "portfolio_sdpo.risk": (
         "BadStateProbability",
         "CVaR",

@@ -34,7 +34,7 @@ from portfolio_sdpo.cli._frame import PROGRAM, Application, Command, Group
 
 PANELS = {
     "Start here": ("demo", "doctor", "dashboard"),
-    "Prices and portfolios": ("data", "train", "backtest"),
+    "Prices and portfolios": ("data", "train", "backtest", "report"),
     "Live": ("retrain", "models", "orders", "serve", "keys", "registry"),
     "Research": ("experiment", "reproduce"),
 }

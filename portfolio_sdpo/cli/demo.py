@@ -13,8 +13,8 @@ RIVALS = ("equal-weight", "inverse-volatility", "mean-variance", "maximum-return
 NEXT = (
     ("portfolio-sdpo dashboard", "this backtest in a browser"),
     ("portfolio-sdpo data import prices.csv --name mine", "your own prices"),
-    ("portfolio-sdpo backtest --snapshot mine", "the same for them, with your limit: --bound -0.05"),
-    ("portfolio-sdpo retrain --snapshot mine", "a model that is served: portfolio-sdpo serve"),
+    ("portfolio-sdpo backtest --snapshot mine", "the same for them"),
+    ("portfolio-sdpo retrain --snapshot mine", "a model to serve and trade"),
 )
 """What to do next: a command, and what it shows or makes."""
 
@@ -29,7 +29,6 @@ def demo(
     with a table, weights, a report and what to do next.
     """
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from portfolio_sdpo.cli.backtest import backtest
@@ -38,9 +37,9 @@ def demo(
     console.print(
         Text.assemble(
             ("Nine stocks and cash, January to April 2020", "bold"),
-            "\nThe limit: the worst 5 % of 15-session periods may lose 5 % on average. SDPO learned under such a limit,"
-            "\nPPO, the control, knows none. Behind the shield, which scales stocks towards cash before a trade, every"
-            "\nstrategy has the same limit, so that their growth can be compared. Takes one to three minutes.\n",
+            "\nThe limit: the worst 5 % of 15-session periods may lose 5 % on average. PPO, the control, knows none. "
+            "Behind the shield, which scales stocks towards cash before a trade, all have the same limit, so that "
+            "their growth can be compared. Takes one to three minutes.\n",
         )
     )
     backtest(
@@ -52,10 +51,9 @@ def demo(
         jobs=jobs,
         as_json=as_json,
     )
-    steps = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), show_header=False)
-    for command, what in NEXT:
-        steps.add_row(Text(command, style="bold"), what)
-    console.print(Text("\nNext", style="bold"), steps)
+    if not as_json:
+        # Not wrapped, so that they can be copied.
+        typer.echo("\n".join(["\nNext", *(f"  {command:<49} # {what}" for command, what in NEXT)]))
 
 
 def register(root: typer.Typer) -> None:

@@ -30,6 +30,8 @@ figcaption, .note, caption { font-size: .86rem; }
 .card dd { margin: 0; }
 .card .figure { font-size: 1.5rem; font-weight: 600; line-height: 1.35; font-variant-numeric: tabular-nums; }
 .card .more { color: var(--muted); font-size: .84rem; }
+.card .rival { display: flex; justify-content: space-between; gap: 10px; line-height: 1.3; padding-top: 4px; }
+.card .rival span:last-child { white-space: nowrap; }
 section { padding: 18px 20px; margin: 0 0 16px; }
 .head { display: flex; flex-wrap: wrap; gap: 8px 20px; align-items: center; justify-content: space-between;
   margin-bottom: 8px; }

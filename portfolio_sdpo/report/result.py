@@ -76,6 +76,8 @@ class BacktestResult:
         """Weights after the trade of each date: dates × (strategy, asset), CASH first."""
         import pandas as pd
 
+        if self.record.weights.empty:
+            raise BacktestError("These are returns of your own, which do not tell what was held; look at `returns`.")
         titles = self._titles()
         frames = {
             titles[key]: rows.set_index("date").drop(columns=["strategy", "seed"])

@@ -64,13 +64,16 @@ MORE: tuple[tuple[str, str, Format], ...] = (
 def subtitle(record: Record, found: Sequence[StrategyGroup]) -> str:
     """What was traded, when and at which cost."""
     settings, shown = record.config["settings"], found[0].median
+    sessions = describe_sessions(shown["sessions"], shown.get("sessions_per_year"))
+    if "returns" in record.config:
+        return f"{escape(shown['start'])} to {escape(shown['end'])} · {sessions} · {escape(record.config['returns'])}"
     stocks = len(record.config["data"]["tickers"])
     cash = settings["cash"]
     earned = {"zero": "nothing", "tbill": "the 13-week Treasury bill"}.get(cash) or f"{percent(cash, 2)} a year"
     traded = "at the next close" if settings.get("execution") == "next-close" else "at the close of the decision"
     return (
         f"{escape(shown['start'])} to {escape(shown['end'])} · "
-        f"{describe_sessions(shown['sessions'], shown.get('sessions_per_year'))} · {stocks} "
+        f"{sessions} · {stocks} "
         f"stock{'s' * (stocks != 1)} and cash · traded {traded} · fee {settings['fee_bps']:g} bps · cash earns {earned}"
     )
 
@@ -107,7 +110,8 @@ def cards(main: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
         more = interval_of(main.median, field, written)
         for rival in rivals:
             value = rival.median[_shown_field(rival.median, field)]
-            more += f"<br>{escape(rival.title)} {NONE if value is None else written(value)}"
+            told = NONE if value is None else written(value)
+            more += f"<span class='rival'><span>{escape(rival.title)}</span> <span>{told}</span></span>"
         items.append(
             f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>"
             f"{figure_of(main.median, field, written)}</span><br><span class='more'>{more}</span></dd></div>"
@@ -279,13 +283,19 @@ def training(traced: Sequence[tuple[StrategyGroup, pd.DataFrame]]) -> str:
 def remarks(record: Record, found: Sequence[StrategyGroup]) -> str:
     """What a reader should hold against the figures."""
     late = record.config["settings"].get("execution") == "next-close"
+    chance = "One past is one sample: intervals tell how much these figures could have differed by chance."
     general = [
         "Decisions use prices up to a close and are traded at the next one."
         if late
         else "Decisions use prices up to a close and are traded at that very close, which nobody gets exactly.",
         "Fees are paid on what is traded, from the weights as they have drifted; taxes and market impact are left out.",
-        "One past is one sample: intervals tell how much these figures could have differed by chance.",
+        chance,
     ]
+    if "returns" in record.config:
+        general = [
+            "Returns are taken as given, net or gross of fees; what was held is not known.",
+            chance,
+        ]
     items = [f"<li>{text}</li>" for text in general]
     items += [f"<li>Data: {escape(note)}</li>" for note in record.config["data"]["notes"][:NOTES_SHOWN]]
     for group in found:
@@ -303,7 +313,7 @@ def provenance(record: Record) -> str:
     config = record.config
     data = config["data"]
     facts = {
-        "Backtest": config["id"],
+        "Report" if "returns" in config else "Backtest": config["id"],
         "Made": f"{config['created_at']} with portfolio_sdpo {config['package_version']}",
         "Prices": f"{data['snapshot'] or data['source']}, {data['first']} to {data['last']}, "
         f"{data['sessions']} sessions, adjustment {data.get('adjustment', 'not known')}",

@@ -151,6 +151,8 @@ def _against(main: StrategyGroup) -> list[RenderableType]:
 
 def _latest(main: StrategyGroup) -> list[RenderableType]:
     today = main.median["next"]
+    if today is None:  # returns of the user's own do not tell what is held
+        return []
     heading = Text(f"Weights of {main.title} {describe_trade(today['as_of'], today.get('execution'))}", style="bold")
     return [heading, Text(format_weights(today["weights"]))]
 

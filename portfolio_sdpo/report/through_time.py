@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -195,13 +194,13 @@ def year_table(
         cvar = by_year.get(str(each.year))
         written = NONE if cvar is None else percent(cvar)
         cells.append(f"<strong class='bad'>{written}</strong>" if cvar is not None and cvar < bound else written)
-        cells += [NONE if math.isnan(each.invested) else percent(each.invested, 0)]
-        cells += [times(each.turnover), percent(each.cost, 2)]
+        if weights is not None:
+            cells += [percent(each.invested, 0), times(each.turnover), percent(each.cost, 2)]
         lines.append(f"<tr><th scope='row'>{each.year}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     headings = ["Year", "Return"]
     if rival is not None:
         headings += [f"{escape(rival[0])}", "Difference"]
-    headings += ["CVaR", "In stocks, mean", "Turnover", "Cost"]
+    headings += ["CVaR", *([] if weights is None else ["In stocks, mean", "Turnover", "Cost"])]
     caption = (
         f"{escape(title)} by calendar year, net of fees; the first and the last may be part of a year. CVaR in bold "
         "where it is beyond the limit."

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from portfolio_sdpo.backtest.coverage import check_promise, cvar_by_year
 from portfolio_sdpo.backtest.record import StrategyGroup
+from portfolio_sdpo.backtest.simulate import Track
+from portfolio_sdpo.backtest.statistics import summarise
+from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
+from portfolio_sdpo.portfolio.shield import CvarLimit
 
 from .backtests import OpenBacktest
 
@@ -61,16 +66,50 @@ def find_common_span(lines: Sequence[Line]) -> tuple[Any, Any] | None:
 
 
 def cut_to_span(lines: Sequence[Line], days: tuple[Any, Any]) -> list[Line]:
-    """The lines between two days, each starting at 1."""
-    low, high = pd.Timestamp(days[0]), pd.Timestamp(days[1])
+    """The lines between two days, each starting at 1, with the figures of these sessions alone."""
     cut = []
     for line in lines:
-        tracks = {}
-        for key, rows in line.tracks.items():
-            inside = rows[rows["date"].between(low, high)]
-            tracks[key] = inside.assign(wealth=inside["wealth"] / inside["wealth"].iloc[0])
-        cut.append(replace(line, tracks=tracks))
+        tracks = {key: _cut(rows, *map(pd.Timestamp, days)) for key, rows in line.tracks.items()}
+        records = tuple(_measure(record, tracks[line.group.name, record["seed"]]) for record in line.group.records)
+        cut.append(replace(line, group=replace(line.group, records=records), tracks=tracks))
     return cut
+
+
+def _cut(rows: pd.DataFrame, low: Any, high: Any) -> pd.DataFrame:
+    """The rows of these days, as if the track had begun on the first of them."""
+    inside = rows[rows["date"].between(low, high)]
+    start = inside["wealth"].iloc[0]
+    wealth = inside["wealth"] / start
+    first = np.arange(len(inside)) == 0
+    return inside.assign(
+        wealth=wealth,
+        cost=inside["cost"] / start,
+        drawdown=wealth / wealth.cummax() - 1.0,
+        **{name: inside[name].where(~first) for name in ("return", "cash_return")},
+    )
+
+
+def _measure(record: dict[str, Any], rows: pd.DataFrame) -> dict[str, Any]:
+    """The record of a track with the figures of these rows, and without intervals, which take too long for a page."""
+    limit = CvarLimit(**{field: record["promise"][field] for field in CvarLimit.model_fields})
+    days = len(rows) - 1
+    track = Track(
+        name=record["strategy"],
+        assets=(),
+        dates=rows["date"].to_numpy().astype("datetime64[D]"),
+        wealth=rows["wealth"].to_numpy(),
+        weights=np.empty((days, 0)),
+        held=np.empty((days + 1, 0)),
+        costs=rows["cost"].to_numpy()[:-1],
+        turnover=rows["turnover"].to_numpy()[:-1],
+        cash_returns=rows["cash_return"].to_numpy()[1:],
+        next_weights=np.empty(0),
+        sessions_per_year=record.get("sessions_per_year") or SESSIONS_PER_YEAR,
+    )
+    figures = summarise(track, alpha=limit.alpha, horizon=limit.horizon).to_json()
+    del figures["name"]
+    by_year = cvar_by_year(track.returns, track.dates[1:], limit)
+    return record | figures | {"promise": check_promise(track.returns, limit).to_json(), "cvar_by_year": by_year}
 
 
 def choose_rival(lines: Sequence[Line]) -> int:

@@ -9,12 +9,15 @@ from portfolio_sdpo.report import figures
 
 from ..data.backtests import Backtest, open_backtest
 from ..data.comparison import Line, choose_rival, cut_to_span, find_common_span, make_lines
+from ..widgets.address import choose_switch, read_choice, read_choices, write_choice
 from ..widgets.comparison import draw_risk_and_return, render_differences, render_results
 from ..widgets.figures import show_figure
-from ..widgets.pickers import list_readable_backtests
+from ..widgets.pickers import RUN, STRATEGY, list_readable_backtests
 from ..widgets.sample import offer_sample
 from ..widgets.style import show_html
 
+RIVAL = "against"
+"""The query parameter with the line that the others are compared with."""
 RUNS, STRATEGIES = 2, 8
 """How many backtests and strategies are selected when the page is first opened."""
 
@@ -26,7 +29,17 @@ def render() -> None:
     if not found:
         offer_sample("There is no backtest to compare yet.")
         return
-    runs = st.multiselect("Backtests", found, default=found[:RUNS], format_func=lambda each: each.title, key="runs")
+    by_id = {run.id: run for run in found}
+    usual = list(by_id)[:RUNS]
+    ids = st.multiselect(
+        "Backtests",
+        list(by_id),
+        default=read_choices(RUN, list(by_id), usual),
+        format_func=lambda each: by_id[each].title,
+        key="runs",
+    )
+    write_choice(RUN, ids, usual)
+    runs = [by_id[each] for each in ids]
     if not runs:
         st.info("Choose one or more backtests.", icon=":material/info:")
         return
@@ -38,9 +51,10 @@ def render() -> None:
         st.caption(
             "  \n".join(f"**{letter}** is {run.title}" for letter, run in zip(_letters(runs), runs, strict=True))
         )
+    lines, cut = _cut(lines)
     _curves(lines)
     st.subheader("Figures")
-    show_html(render_results(lines))
+    show_html(render_results(lines, cut=cut))
     show_figure(
         draw_risk_and_return(lines),
         "risk",
@@ -64,12 +78,13 @@ def _choose_lines(runs: list[Backtest]) -> list[Line]:
     names = left.multiselect(
         "Strategies",
         list(titles),
-        default=default,
+        default=read_choices(STRATEGY, list(titles), default),
         format_func=lambda name: " or ".join(titles[name]),
         key="strategies",
     )
-    seeds = right.toggle(
-        "Every seed", key="seeds", help="Show one line per seed instead of the middle seed with a band."
+    write_choice(STRATEGY, names, default)
+    seeds = choose_switch(
+        right, "Every seed", "seeds", help="Show one line per seed instead of the middle seed with a band."
     )
     return [
         line
@@ -78,15 +93,20 @@ def _choose_lines(runs: list[Backtest]) -> list[Line]:
     ]
 
 
+def _cut(lines: list[Line]) -> tuple[list[Line], bool]:
+    """Where the lines have other days: whether all figures are those of the sessions that they share."""
+    span = find_common_span(lines)
+    if span is None:
+        return lines, False
+    told = f"From {span[0]} to {span[1]}, each starting at 1; in every figure and table."
+    cut = choose_switch(st, "Common sessions only", "common", help=told)
+    return (cut_to_span(lines, span) if cut else lines), cut
+
+
 def _curves(lines: list[Line]) -> None:
     heading, switch = st.columns([4, 1], vertical_alignment="bottom")
     heading.subheader("Wealth")
-    log = switch.toggle("Logarithmic", key="log")
-    span = find_common_span(lines)
-    if span is not None and switch.toggle(
-        "Common sessions", key="common", help=f"From {span[0]} to {span[1]}, each starting at 1."
-    ):
-        lines = cut_to_span(lines, span)
+    log = choose_switch(switch, "Logarithmic", "log")
     tracks = {key: rows for line in lines for key, rows in line.tracks.items()}
     spec = figures.curves(tracks, [line.group for line in lines], "wealth", percent=False)
     for trace in spec["data"]:
@@ -100,13 +120,16 @@ def _differences(lines: list[Line]) -> None:
         st.caption("Choose at least two strategies.")
         return
     by_name = {line.group.name: line for line in lines}
+    names, usual = list(by_name), choose_rival(lines)
+    asked = read_choice(RIVAL, names)
     rival = st.selectbox(
         "Compared with",
-        list(by_name),
-        index=choose_rival(lines),
+        names,
+        index=usual if asked is None else asked,
         format_func=lambda name: by_name[name].group.title,
         key="rival",
     )
+    write_choice(RIVAL, rival, names[usual])
     show_html(render_differences(lines, by_name[rival]))
 
 

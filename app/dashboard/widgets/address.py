@@ -1,4 +1,4 @@
-"""What is selected on a page, in its address: whoever opens the address sees the same page."""
+"""What is selected on a page, in its address, which shows the same page to others."""
 
 from __future__ import annotations
 

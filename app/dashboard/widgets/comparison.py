@@ -18,8 +18,11 @@ SYMBOLS = {"agent": "circle", "shielded": "circle-open", "benchmark": "square"}
 """Of a point, by the kind of strategy."""
 
 
-def render_results(lines: Sequence[Line]) -> str:
-    """A row per line: its α and limit, its figures with their intervals, and whether the limit was kept."""
+def render_results(lines: Sequence[Line], *, cut: bool = False) -> str:
+    """A row per line: its α and limit, its figures with their intervals, and whether the limit was kept.
+
+    cut: the figures are those of common sessions, and have no intervals.
+    """
     rows = []
     for line in lines:
         record = line.group.median
@@ -39,9 +42,9 @@ def render_results(lines: Sequence[Line]) -> str:
     headings = ["Strategy", "α", "Limit", *(heading for _, heading, _, _ in COLUMNS)]
     headings.insert(headings.index("CVaR") + 1, "Kept")
     caption = (
-        "CVaR is the mean of the worst fraction α of the returns over the horizon of each backtest. Small print: "
-        "intervals, as in the report of each. With several seeds, the row shows the middle seed, "
-        "and “seeds” the range over all of them."
+        "CVaR is the mean of the worst fraction α of the returns over the horizon of each backtest. "
+        + ("Of common sessions there are no intervals. " if cut else "Small print: intervals, as in each report. ")
+        + "With several seeds, the row shows the middle seed, and “seeds” the range over all of them."
     )
     return table(caption, headings, rows)
 

@@ -59,14 +59,14 @@ def prepare_figure(spec: Spec, *, legend: bool = False, log: bool = False) -> tu
     data = apply_colours(spec["data"])
     if legend:
         data = _add_legend(data)
-        # At the bottom of the element, below whatever the axis needs: plotly keeps that room free at any width.
+        # Above the curves, where it is seen with them: plotly keeps that room free at any width.
         layout |= {
             "showlegend": True,
             "legend": {
                 "orientation": "h",
                 "yref": "container",
-                "y": 0,
-                "yanchor": "bottom",
+                "y": 1,
+                "yanchor": "top",
                 "x": 0,
                 "xanchor": "left",
                 "traceorder": "normal",

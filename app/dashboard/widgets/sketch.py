@@ -64,7 +64,7 @@ def draw_sketch(data: Sequence[Spec], layout: Spec, alt: str) -> str:
     days = f"<div class='days'>{_day_ticks(first.item(), last.item())}</div>"
     return (
         f"<figure class='sketch' {_height(layout)} role='img' aria-label='{escape(alt)}'>"
-        f"<div class='panels'>{panels}</div>{days}{_legend(data)}</figure>"
+        f"{_legend(data)}<div class='panels'>{panels}</div>{days}</figure>"
     )
 
 

@@ -48,7 +48,7 @@ def test_figures_are_those_of_the_run(visit: Callable, filled: str, run: Path):
 def test_every_picture_is_drawn(visit: Callable, filled: str, run: Path):
     visitor = visit()
     page = visitor.open(filled, f"backtest?run={run.name}")
-    for name in ("equity", "weights", "distribution"):
+    for name in ("equity", "weights", "distribution", "exposure", "rolling", "trading", "cvar-years"):
         page.locator(f".st-key-{name} .main-svg").first.wait_for()
     above, below = (
         page.locator(".st-key-equity .js-plotly-plot").evaluate(
@@ -113,6 +113,15 @@ def test_it_fits_and_is_readable(visit: Callable, filled: str, run: Path, width:
     assert contrast(ink, paper) >= 7.0
     assert (_luminance(paper) < 0.2) == (scheme == "dark")
     visitor.keep(f"backtest-{width}-{scheme}")
+
+
+def test_the_address_has_the_strategy_and_the_scale(visit: Callable, filled: str, run: Path):
+    page = visit().open(filled, f"backtest?run={run.name}&strategy=equal-weight&log=1")
+    page.wait_for_function(
+        "() => document.querySelector('.st-key-equity .js-plotly-plot')?.layout?.yaxis?.type == 'log'"
+    )
+    page.get_by_text("equal-weight by calendar year").wait_for()
+    assert all(part in page.url for part in (f"run={run.name}", "strategy=equal-weight", "log=1"))
 
 
 def test_another_run_can_be_chosen_and_an_unknown_one_is_said(visit: Callable, filled: str, filled_home: Path):

@@ -12,7 +12,16 @@ import pytest
 from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_metrics
 from portfolio_sdpo.report.formats import share
 from portfolio_sdpo.report.sections import COLUMNS
-from portfolio_sdpo_app.dashboard.data.comparison import MIN_SESSIONS, pair_returns
+from portfolio_sdpo_app.dashboard.data.backtests import list_backtests, open_backtest
+from portfolio_sdpo_app.dashboard.data.comparison import (
+    MIN_SESSIONS,
+    cut_to_span,
+    find_common_span,
+    make_lines,
+    pair_returns,
+)
+
+from ..conftest import at_home
 
 
 def test_runs_side_by_side(visit: Callable, filled: str, filled_home: Path):
@@ -91,3 +100,50 @@ def test_other_sessions_are_not_paired():
     assert pair_returns(_track("2019-01-01", MIN_SESSIONS + 1), _track("2019-01-01", MIN_SESSIONS + 1)) is not None
     gap = _track("2019-01-01", 60).drop(index=30)
     assert pair_returns(_track("2019-01-01", 60), gap) is None
+
+
+def test_common_sessions_have_figures_of_their_own(filled_home: Path):
+    """Over all days they are the record's; over a part of them those of that part."""
+    with at_home(filled_home):
+        run = open_backtest(list_backtests()[-1])
+    lines = make_lines(run, "", ["sdpo", "equal-weight"], every_seed=False)
+    assert find_common_span(lines) is None
+    first, last = (lines[0].rows["date"].iloc[place].date() for place in (0, -1))
+    for line, whole in zip(lines, cut_to_span(lines, (first, last)), strict=True):
+        for record, measured in zip(line.group.records, whole.group.records, strict=True):
+            for field in ("final_wealth", "max_drawdown", "cvar_window", "turnover", "cost", "sharpe", "volatility"):
+                assert measured[field] == pytest.approx(record[field], abs=1e-12), field
+            assert measured["promise"]["realised"] == pytest.approx(record["promise"]["realised"])
+    middle = lines[1].rows["date"].iloc[20]
+    _, part = cut_to_span(lines, (middle.date(), last))
+    wealth = lines[1].rows["wealth"].iloc[20:].to_numpy()
+    assert part.group.median["final_wealth"] == pytest.approx(wealth[-1] / wealth[0])
+    assert part.group.median["sessions"] == len(wealth) - 1
+    assert part.group.median["max_drawdown"] == pytest.approx((wealth / np.maximum.accumulate(wealth)).min() - 1.0)
+    assert part.rows["drawdown"].min() == pytest.approx(part.group.median["max_drawdown"])
+    assert part.group.median["intervals"] == {}
+
+
+def test_the_address_has_what_is_selected(visit: Callable, filled: str):
+    """Opened by somebody else, it shows the same."""
+    page = visit().open(filled, "compare")
+    page.get_by_text("Every seed").click()
+    page.locator("tr[data-row='B · seed 1 · sdpo']").first.wait_for()
+    page.wait_for_url("**seeds=1**")
+    page.get_by_text("Logarithmic").click()
+    page.wait_for_url("**log=1**")
+    other = visit()
+    copy = other.open(filled, page.url.rpartition("/")[2])
+    copy.locator("tr[data-row='B · seed 1 · sdpo']").first.wait_for()
+    copy.wait_for_function(
+        "() => document.querySelector('.st-key-equity .js-plotly-plot')?.layout?.yaxis?.type == 'log'"
+    )
+    assert "seeds=1" in copy.url and "log=1" in copy.url
+
+
+def test_one_backtest_and_one_strategy_can_be_named_in_the_address(visit: Callable, filled: str, filled_home: Path):
+    run = list_records(filled_home / "backtests")[0].name
+    page = visit().open(filled, f"compare?run={run}&strategy=cash&strategy=equal-weight&against=cash")
+    rows = page.locator("table:has(th:text('Final wealth')) tbody tr")
+    assert [row.get_attribute("data-row") for row in rows.all()] == ["equal-weight", "cash"]
+    assert page.locator("table:has(th:text('Excess growth')) tbody tr").count() == 1

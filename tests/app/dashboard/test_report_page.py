@@ -1,0 +1,37 @@
+"""The report as a page: nothing is cut off on paper or on a phone, and all of it is drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from portfolio_sdpo.backtest.record import list_records
+
+A4 = (794 - 2 * 45, 1123)
+"""Pixels at 96 to the inch, within margins of 12 mm."""
+
+
+@pytest.mark.parametrize(("name", "size", "medium"), [("a4", A4, "print"), ("phone", (390, 844), "screen")])
+def test_no_column_is_cut_off(browser: Any, filled_home: Path, screenshots: Path, name: str, size: Any, medium: str):
+    run = list_records(filled_home / "backtests")[-1]
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, is_mobile=name == "phone")
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.emulate_media(media=medium)
+    page.goto((run / "report.html").as_uri())
+    for place in page.locator("[data-figure]").all():
+        place.locator(".main-svg").first.wait_for(state="attached")
+    cut = page.evaluate(
+        "() => [...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth + 1)"
+        ".map((each) => each.querySelector('caption').textContent)"
+    )
+    assert cut == []
+    assert page.evaluate("() => document.documentElement.scrollWidth <= document.documentElement.clientWidth + 1")
+    cells = page.locator("table").first.locator("tbody tr").first.locator("td")
+    assert cells.count() == 10 and all(cell.is_visible() for cell in cells.all())
+    page.screenshot(path=screenshots / f"report-{name}.png", full_page=True)
+    context.close()
+    assert faults == []
