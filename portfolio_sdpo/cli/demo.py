@@ -8,7 +8,6 @@ from portfolio_sdpo.cli._agent_options import Json
 from portfolio_sdpo.cli._examples import examples
 
 START, END = "2020-01-02", "2020-04-30"
-PRESET = "shared"
 RIVALS = ("equal-weight", "inverse-volatility", "mean-variance", "maximum-return", "cash")
 NEXT = (
     ("portfolio-sdpo dashboard", "this backtest in a browser"),
@@ -43,7 +42,6 @@ def demo(
         )
     )
     backtest(
-        preset=PRESET,
         algo="sdpo,ppo",
         strategies=",".join(RIVALS),
         start=START,

@@ -97,6 +97,6 @@ def register(root: typer.Typer) -> None:
         epilog=examples(
             "report returns.csv --benchmark SPY",
             "report returns.csv --benchmark index.csv --returns percent",
-            "report wealth.csv --returns levels --bound -0.08 --horizon 21 --json",
+            "report wealth.csv --returns levels --bound -0.08 --json",
         ),
     )(report)

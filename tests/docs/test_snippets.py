@@ -120,3 +120,8 @@ assert list(load_prices("desk").columns) == ["AAPL", "MSFT"]
 print(backtest(prices, {"momentum": "momentum"}, start="2018-10-01"))
 """
     assert "momentum" in run(snippets("CONTRIBUTING.md") + use)
+
+
+def test_the_tear_sheet_of_the_dashboards_page(place: Path):
+    out = run(snippets("docs/dashboard.md").replace("cvar=-0.10)", "cvar=-0.10, intervals=20)"))
+    assert "AAPL" in out and (place / "aapl.html").is_file()

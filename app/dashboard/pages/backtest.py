@@ -12,33 +12,26 @@ import streamlit as st
 from portfolio_sdpo.prices.frequency import name_session
 from portfolio_sdpo.report import figures, through_time
 from portfolio_sdpo.report.comparisons import against, select_rivals, superiority, years
-from portfolio_sdpo.report.looks import Spec, hidden_at_first
+from portfolio_sdpo.report.looks import hidden_at_first
 from portfolio_sdpo.report.sections import (
     all_figures,
-    cards,
     headline,
-    lead,
     periods_of,
     promises,
     provenance,
     remarks,
     shielding,
-    subtitle,
     today,
 )
 
 from ..data.backtests import OpenBacktest, open_backtest
 from ..widgets.address import choose_switch
+from ..widgets.curves import CURVES, CURVES_ALT, draw_wealth_and_drawdown, render_summary
 from ..widgets.downloads import offer_downloads
 from ..widgets.figures import show_figure
 from ..widgets.pickers import choose_backtest, choose_track, list_readable_backtests
 from ..widgets.sample import offer_sample
 from ..widgets.style import show_html
-
-CURVES = "Wealth and drawdown"
-CURVES_ALT = (
-    "Wealth of every strategy over time, after fees and starting at 1, and its drawdown from the highest wealth so far."
-)
 
 
 def render() -> None:
@@ -67,12 +60,6 @@ def render() -> None:
     offer_downloads(run)
 
 
-def render_summary(run: OpenBacktest) -> str:
-    """What was traded, the result in two sentences, and the headline figures."""
-    about = f"<p class='sub'>{subtitle(run.record, run.groups)}</p>"
-    return about + lead(run.groups, run.main) + cards(run.main, run.groups)
-
-
 @st.fragment
 def _curves(run: OpenBacktest) -> None:
     """Wealth and drawdown of all strategies."""
@@ -84,25 +71,6 @@ def _curves(run: OpenBacktest) -> None:
         "Top: wealth after fees, starting at 1. Bottom: drawdown from the highest wealth so far. With several seeds, "
         "the line is the middle seed and the band spans all of them. Click a name to show or hide it in both."
     )
-
-
-def draw_wealth_and_drawdown(run: OpenBacktest) -> Spec:
-    """Both on one axis of time and with one legend, which hides a strategy in both."""
-    wealth = figures.curves(run.equity, run.groups, "wealth", percent=False)
-    fall = figures.curves(run.equity, run.groups, "drawdown", percent=True)
-    below = [trace | {"yaxis": "y2", "showlegend": False} for trace in fall["data"]]
-    layout = wealth["layout"]
-    return {
-        "data": [*wealth["data"], *below],
-        "layout": layout
-        | {
-            "height": 560,
-            "hoversubplots": "axis",
-            "xaxis": layout["xaxis"] | {"anchor": "y2"},
-            "yaxis": layout["yaxis"] | {"domain": [0.38, 1.0]},
-            "yaxis2": fall["layout"]["yaxis"] | {"domain": [0.0, 0.32], "nticks": 5},
-        },
-    }
 
 
 @st.fragment

@@ -1,4 +1,4 @@
-"""*Live*: the weights to hold today, what changed, whether the CVaR limit holds, and the orders for an account.
+"""*Live*: the weights to hold today, what changed, what was earned, whether the limit holds, and an account's orders.
 
 The answer is computed by the code behind the REST service. Where the service would refuse to answer, the page says so
 first. Weights from prices that are too old are still shown below that message: the page is for information only.
@@ -13,8 +13,11 @@ from html import escape
 
 import streamlit as st
 
+from portfolio_sdpo.errors import PortfolioSdpoError
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
-from portfolio_sdpo.registry import Registry
+from portfolio_sdpo.portfolio.shield import CvarLimit
+from portfolio_sdpo.prices.update import update_snapshot
+from portfolio_sdpo.registry import Model, Promotion, Registry
 from portfolio_sdpo.serving import (
     Answer,
     AnswerSettings,
@@ -28,11 +31,17 @@ from portfolio_sdpo.serving import (
     make_answer,
 )
 
+from ..data.backtests import Backtest, list_backtests, open_backtest
+from ..data.earnings import Earnings, find_earnings
 from ..data.job_requests import RetrainRequest, submit
 from ..data.registry import open_registry
 from ..navigation import get_page
-from ..widgets.cards import format_age, format_sessions, percent, render_card
+from ..widgets.cards import format_age, percent, render_card
+from ..widgets.curves import CURVES_ALT, draw_wealth_and_drawdown, render_summary
+from ..widgets.earnings import render_earnings
+from ..widgets.figures import show_figure
 from ..widgets.orders import show_orders
+from ..widgets.pickers import RUN
 from ..widgets.style import show_html
 from ..widgets.weights import VISIBLE, render_weights, show_bars
 
@@ -53,7 +62,9 @@ def render() -> None:
     if isinstance(answer, Refusal):
         _offer_next_step(answer)
         return
+    _show_age(answer.content, told=isinstance(served, Refusal))
     _show(answer, state, _decide_previous_session(decisions, state))
+    _show_earnings(state)
     show_orders(decisions, state, settings)
     with st.expander("Model, prices and shield"):
         show_html(_render_facts(answer.content, state))
@@ -62,7 +73,8 @@ def render() -> None:
 def _show(answer: Answer, state: ChampionState, previous: Decision | None) -> None:
     content = answer.content
     for each in content.warnings:
-        st.warning(each, icon=":material/warning:")
+        if each != _describe_age(content):
+            st.warning(each, icon=":material/warning:")
     show_html(f"<dl class='cards'>{''.join(_render_cards(content, state))}</dl>")
     st.markdown(explain_shield(answer))
     before = None
@@ -77,6 +89,42 @@ def _show(answer: Answer, state: ChampionState, previous: Decision | None) -> No
         show_html(render_weights(content.weights, before, since))
         if previous is None:
             st.caption("The decision of the previous session is not available for these stocks, so no change is shown.")
+
+
+def _describe_age(content: Weights) -> str:
+    """What the answer says about the age of its prices, which the page shows once, beside the button that updates."""
+    return next((each for each in content.warnings if each.startswith("The last prices are of ")), "")
+
+
+def _show_age(content: Weights, *, told: bool) -> None:
+    """How old the prices are, unless that was told as the reason of a refusal, and a button that fetches new ones."""
+    age = _describe_age(content)
+    if not age or content.data is None:
+        return
+    if not told:
+        st.warning(age, icon=":material/warning:")
+    name = content.data.snapshot
+    if name is None:
+        st.caption("The bundled prices end there. Retrain on prices of your own to get today's weights.")
+    elif st.button("Update the prices", key="update", icon=":material/refresh:"):
+        with st.spinner(f"Fetching new prices of {name}"):
+            update_snapshot(name)
+        st.rerun()
+
+
+def _show_earnings(state: ChampionState) -> None:
+    """What the champion has earned beside its rivals, and how far it is from its limit today."""
+    assert state.model is not None and state.promotion is not None and state.prices is not None
+    st.subheader("Earnings")
+    try:
+        with st.spinner("Simulating the champion and its rivals up to the last close"):
+            found = _find_earnings(
+                state.model.id, state.promotion.seq, state.prices.digest, open_registry(), state.model, state.promotion
+            )
+    except PortfolioSdpoError as error:
+        st.caption(str(error))
+        return
+    show_html(render_earnings(found, CvarLimit(**state.model.settings["limit"])))
 
 
 def _render_cards(content: Weights, state: ChampionState) -> list[str]:
@@ -106,14 +154,12 @@ def _render_cards(content: Weights, state: ChampionState) -> list[str]:
         )
     if content.data is not None:
         origin = content.data.snapshot or content.data.source
-        age = format_sessions(content.data.age_sessions)
+        found.append(render_card("Prices up to", None, str, "as_of", escape(origin), words=str(content.as_of)))
         if content.trade_day is not None:
-            found.append(
-                render_card("To be traded", None, str, "trade_day", "at the close", words=str(content.trade_day))
-            )
-        found.append(
-            render_card("Prices up to", None, str, "as_of", f"{escape(origin)}, {age} old", words=str(content.as_of))
-        )
+            due = "at the close of that day; the next decision is due then"
+            if content.data.age_sessions:
+                due = "was at the close of that day, when the next decision was due: update the prices"
+            found.append(render_card("To be traded", None, str, "trade_day", due, words=str(content.trade_day)))
     return found
 
 
@@ -142,6 +188,7 @@ def _name_agent(label: str, state: ChampionState) -> str:
 def _offer_next_step(refusal: Refusal) -> None:
     """What to do where there are no weights to show."""
     if refusal.kind == "no-champion":
+        newest = next((each for each in list_backtests() if each.config is not None), None)
         st.info(
             "No model is champion yet, so there are no weights to show. Run a retrain: the first model that "
             "stays within its CVaR limit on held-out days becomes the champion.",
@@ -155,8 +202,21 @@ def _offer_next_step(refusal: Refusal) -> None:
         st.caption(
             "The sample holds nine large US stocks from 2016 to 2021. Training takes a few minutes in the background."
         )
+        if newest is not None:
+            _show_backtest(newest)
     else:
         st.page_link(get_page("data"), label="Show the prices", icon=":material/database:")
+
+
+def _show_backtest(backtest: Backtest) -> None:
+    """The newest backtest, where there is nothing else to look at."""
+    run = open_backtest(backtest)
+    st.subheader("The newest backtest")
+    show_html(render_summary(run))
+    show_figure(draw_wealth_and_drawdown(run), "equity", CURVES_ALT, legend=True)
+    st.page_link(
+        get_page("backtest"), label="Open the backtest", query_params={RUN: backtest.id}, icon=":material/history:"
+    )
 
 
 def _decide_previous_session(decisions: ChampionDecisions, state: ChampionState) -> Decision | None:
@@ -178,6 +238,13 @@ def _format_held(content: Weights) -> str:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _find_earnings(
+    model_id: str, promotion_seq: int, prices: str, _registry: Registry, _model: Model, _promotion: Promotion
+) -> Earnings:
+    return find_earnings(_registry, _model, _promotion)
 
 
 @st.cache_resource(show_spinner=False)

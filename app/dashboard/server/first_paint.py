@@ -16,7 +16,7 @@ import streamlit as st
 
 from ..data.backtests import CACHED, Backtest, list_backtests, open_backtest
 from ..navigation import PAGES, SIDEBAR
-from ..pages.backtest import CURVES, CURVES_ALT, draw_wealth_and_drawdown, render_summary
+from ..widgets.curves import CURVES, CURVES_ALT, draw_wealth_and_drawdown, render_summary
 from ..widgets.figures import prepare_figure
 from ..widgets.sketch import draw_sketch
 from ..widgets.style import SHEET

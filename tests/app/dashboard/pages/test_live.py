@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +15,20 @@ from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import cli
+from portfolio_sdpo.backtest.shielded import shield_strategy
+from portfolio_sdpo.backtest.simulate import simulate
+from portfolio_sdpo.backtest.strategies import make_benchmark
+from portfolio_sdpo.errors import HistoryError
 from portfolio_sdpo.portfolio.market import all_cash, load_latest
+from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.portfolio.store import today, train_agent
-from portfolio_sdpo.registry import Registry
+from portfolio_sdpo.registry import Model, Registry
+from portfolio_sdpo.registry.retrain import RetrainSettings, retrain
+from portfolio_sdpo.report.formats import number, percent
 from portfolio_sdpo.serving import AnswerSettings, ChampionDecisions, Refusal
+from portfolio_sdpo_app.dashboard.data.earnings import Earnings, find_earnings
 from portfolio_sdpo_app.dashboard.pages import live
+from portfolio_sdpo_app.dashboard.widgets.earnings import describe_distance
 
 from ...api.helpers import serving
 from ..conftest import QUICK, at_home, save_prices
@@ -53,6 +64,12 @@ def test_figures_are_those_of_the_service(visit: Callable, filled: str, filled_h
     assert rows.items() >= held.items()
     assert page.locator(".cards [data-name=model]").inner_text() == told["model"]["id"] == promotion.model_id
     assert page.locator(".cards [data-name=as_of]").inner_text() == told["as_of"]
+    page.locator("tr[data-earned=champion]").wait_for()
+    earned = page.locator("tr[data-earned]")
+    assert [row.get_attribute("data-earned") for row in earned.all()][:2] == ["champion", "equal-weight + shield"]
+    assert page.locator("[data-testid=stMain]").inner_text().count("The last prices are of ") == 1
+    page.get_by_role("button", name="Update the prices").wait_for()
+    assert page.locator(".cards [data-name=trade_day]").inner_text() == told["trade_day"]
     warned = " ".join(page.locator("[data-testid=stAlert]").all_inner_texts())
     for each in told["warnings"]:
         assert each in warned
@@ -151,6 +168,59 @@ def test_the_day_before_is_decided_as_it_was_then(filled_home: Path):
         assert before.as_of == then.dates[-1].astype(date)
         assert before.today == today(agent, then, agent.decide(then, all_cash(len(then.assets))))
         assert decisions.decide_previous_session(state) is before  # not decided twice
+
+
+def test_what_was_earned_on_held_out_days_is_what_the_retrain_measured(tmp_path: Path):
+    """And what was earned since is what the service would have served, beside rivals on the same days."""
+    with at_home(tmp_path), Registry.open() as registry:
+        save_prices("prices", -8)
+        config = QUICK.model_dump(mode="json", include={"eta", "history", "paths", "first", "further", "learner"})
+        settings = RetrainSettings(snapshot="prices", preset="default", config=config, holdout=40)
+        done = retrain(settings, registry=registry)
+        assert done.outcome == "promoted", done.reason
+        model, promotion = registry.model(done.model_id), registry.champion()
+        with pytest.raises(HistoryError, match="has earned nothing yet"):
+            find_earnings(registry, train_alone(registry), promotion)
+        save_prices("prices", None)
+        found = find_earnings(registry, model, promotion)
+        champion, equal, strongest = found.rows
+        assert champion.held_out == pytest.approx(model.metrics["challenger"]["total_return"])
+        assert str(found.first) == model.metrics["holdout"]["first"] and found.since == model.as_of
+        assert not found.promoted  # that was years after the last close
+        assert [each.name for each in (champion, equal)] == ["champion", "equal-weight + shield"]
+        assert strongest.name.endswith(" + shield") and strongest.name != equal.name
+        assert all(each.since is not None and each.cvar is not None for each in found.rows)
+        market, _ = load_latest("prices", "zero")
+        limit = CvarLimit(**model.settings["limit"])
+        days = {"start": found.first, "end": found.last, "fee": model.settings["fee"]}
+        track = simulate(market, shield_strategy(make_benchmark("equal-weight", limit), limit), **days)
+        assert (1 + equal.held_out) * (1 + equal.since) == pytest.approx(track.wealth[-1])
+        sentence = describe_distance(found, limit)
+        assert f"data-name='recent'>{percent(found.recent)}" in sentence
+        left = (found.recent - limit.bound) * 100
+        assert f"{number(left)[:-1]}" in sentence and "points away" in sentence
+
+
+def train_alone(registry: Registry) -> Model:
+    """A model that was trained up to the last close and never held back."""
+    return registry.add_model(train_agent(QUICK, snapshot="prices", seed=9, label="alone").folder)
+
+
+def test_a_loss_beyond_the_limit_is_told_as_such():
+    day = date(2020, 3, 20)
+    found = Earnings(day, day, True, day, "track", (), -0.08)
+    assert "3.0 points beyond the limit" in describe_distance(found, CvarLimit(bound=-0.05))
+    assert "no whole period" in describe_distance(replace(found, recent=None), CvarLimit())
+
+
+def test_without_a_champion_the_newest_backtest_is_shown(filled_home: Path, tmp_path: Path):
+    shutil.copytree(filled_home / "backtests", tmp_path / "backtests")
+    with at_home(tmp_path):
+        script = AppTest.from_string(PAGE, default_timeout=300).run()
+        assert not script.exception
+        assert "No model is champion yet" in script.info[0].value
+        assert [each.value for each in script.subheader] == ["The newest backtest"]
+        assert any("Final wealth" in each.body for each in script.main if each.type == "html")
 
 
 def test_the_day_before_is_not_made_up(tmp_path: Path):

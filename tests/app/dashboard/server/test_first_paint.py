@@ -181,7 +181,8 @@ def test_seeds_are_a_band(run: Path):
     tracks = split_by_track(pd.read_parquet(run / "equity.parquet"))
     spec = figures.curves(tracks, found, "wealth", percent=False)
     html = draw_sketch(*prepare_figure(spec, legend=True), "wealth")
-    band = drawn(html.partition("src='")[2].partition("'")[0])[""]
+    curves = html.partition("class='panels'")[2]  # after the legend, which has pictures too
+    band = drawn(curves.partition("src='")[2].partition("'")[0])[""]
     values = np.stack([tracks[found[0].name, record["seed"]]["wealth"] for record in found[0].records])
     assert band[:, 1] == pytest.approx([*values.max(0), *values.min(0)[::-1]], abs=1e-4)
 

@@ -1,0 +1,39 @@
+"""The first screen of a backtest, wherever it is shown: the result in words and figures, wealth and drawdown."""
+
+from __future__ import annotations
+
+from portfolio_sdpo.report import figures
+from portfolio_sdpo.report.looks import Spec
+from portfolio_sdpo.report.sections import cards, lead, subtitle
+
+from ..data.backtests import OpenBacktest
+
+CURVES = "Wealth and drawdown"
+CURVES_ALT = (
+    "Wealth of every strategy over time, after fees and starting at 1, and its drawdown from the highest wealth so far."
+)
+
+
+def render_summary(run: OpenBacktest) -> str:
+    """What was traded, the result in two sentences, and the headline figures."""
+    about = f"<p class='sub'>{subtitle(run.record, run.groups)}</p>"
+    return about + lead(run.groups, run.main) + cards(run.main, run.groups)
+
+
+def draw_wealth_and_drawdown(run: OpenBacktest) -> Spec:
+    """Both on one axis of time and with one legend, which hides a strategy in both."""
+    wealth = figures.curves(run.equity, run.groups, "wealth", percent=False)
+    fall = figures.curves(run.equity, run.groups, "drawdown", percent=True)
+    below = [trace | {"yaxis": "y2", "showlegend": False} for trace in fall["data"]]
+    layout = wealth["layout"]
+    return {
+        "data": [*wealth["data"], *below],
+        "layout": layout
+        | {
+            "height": 560,
+            "hoversubplots": "axis",
+            "xaxis": layout["xaxis"] | {"anchor": "y2"},
+            "yaxis": layout["yaxis"] | {"domain": [0.38, 1.0]},
+            "yaxis2": fall["layout"]["yaxis"] | {"domain": [0.0, 0.32], "nticks": 5},
+        },
+    }
