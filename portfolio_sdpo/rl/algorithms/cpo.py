@@ -6,27 +6,21 @@ no point of the trust region satisfies the constraints, the step purely decrease
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from gymnasium import spaces
 from torch import Tensor
 
-from portfolio_sdpo.nn.networks import ObservationCodec
-from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
+from portfolio_sdpo.rl.algorithms.base import AlgorithmSettings
 from portfolio_sdpo.rl.algorithms.trust_region import (
     LocalModel,
     Proposal,
-    TrustRegion,
+    TrustRegionAlgorithm,
     TrustRegionSettings,
     active_sets,
-    make_critic_estimator,
     nearest_multipliers,
     spd_inverse,
 )
-from portfolio_sdpo.rl.metrics import LogRow
-from portfolio_sdpo.rl.rollout import Rollout
 
 
 class CpoSettings(TrustRegionSettings):
@@ -35,30 +29,13 @@ class CpoSettings(TrustRegionSettings):
     kind: Literal["cpo"] = "cpo"
 
 
-class Cpo(Algorithm):
+class Cpo(TrustRegionAlgorithm):
     """Costs stay below their bounds at every update, as far as the local model is right."""
 
     settings_type: ClassVar[type[AlgorithmSettings]] = CpoSettings
-    accepts_nonlinear = True  # with quantile critics
 
-    def __init__(
-        self, settings: CpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
-    ) -> None:
-        super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
-        self.estimator = make_critic_estimator(settings, problem, codec)
-        self.register_critics(self.estimator)
-        self.trust_region = TrustRegion(settings, problem, self.policy)
-
-    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:
-        valuations, critic_log = self.estimator.fit_critics(rollout, generator)
-        assessment = self.estimator.assess(rollout, valuations)
-        slacks = self.trust_region.measure_slacks(assessment.risks)
-        surrogate, model = self.trust_region.model(rollout, assessment, slacks)
-        step_log = self.trust_region.step(rollout, surrogate, model, propose(model), slacks)
-        return critic_log | assessment.log | step_log
-
-    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
-        return self.estimator.optimisers()
+    def propose(self, model: LocalModel) -> Proposal:
+        return propose(model)
 
 
 def propose(model: LocalModel) -> Proposal:

@@ -12,24 +12,18 @@ An infeasible policy needs no recovery step of its own: the projection is one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from gymnasium import spaces
 
-from portfolio_sdpo.nn.networks import ObservationCodec
-from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
+from portfolio_sdpo.rl.algorithms.base import AlgorithmSettings
 from portfolio_sdpo.rl.algorithms.trust_region import (
     LocalModel,
     Proposal,
-    TrustRegion,
+    TrustRegionAlgorithm,
     TrustRegionSettings,
-    make_critic_estimator,
     nearest_multipliers,
 )
-from portfolio_sdpo.rl.metrics import LogRow
-from portfolio_sdpo.rl.rollout import Rollout
 
 Projection = Literal["kl", "l2"]
 """The distance in which the reward step is projected: L = H or L = I."""
@@ -43,31 +37,13 @@ class PcpoSettings(TrustRegionSettings):
     """Distance in which the reward step is projected onto the constraints: `kl` (L = H) or `l2` (L = I)."""
 
 
-class Pcpo(Algorithm):
+class Pcpo(TrustRegionAlgorithm):
     """Reward step and projection; the line search then shortens their sum until it keeps within the trust region."""
 
     settings_type: ClassVar[type[AlgorithmSettings]] = PcpoSettings
-    accepts_nonlinear = True  # with quantile critics
 
-    def __init__(
-        self, settings: PcpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
-    ) -> None:
-        super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
-        self.estimator = make_critic_estimator(settings, problem, codec)
-        self.register_critics(self.estimator)
-        self.trust_region = TrustRegion(settings, problem, self.policy)
-
-    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:
-        valuations, critic_log = self.estimator.fit_critics(rollout, generator)
-        assessment = self.estimator.assess(rollout, valuations)
-        slacks = self.trust_region.measure_slacks(assessment.risks)
-        surrogate, model = self.trust_region.model(rollout, assessment, slacks)
-        proposal = project(model, self.settings.projection)
-        step_log = self.trust_region.step(rollout, surrogate, model, proposal, slacks)
-        return critic_log | assessment.log | step_log
-
-    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
-        return self.estimator.optimisers()
+    def propose(self, model: LocalModel) -> Proposal:
+        return project(model, self.settings.projection)
 
 
 def project(model: LocalModel, projection: Projection) -> Proposal:

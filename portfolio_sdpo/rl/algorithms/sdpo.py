@@ -24,7 +24,7 @@ from torch import nn
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy, refuse_mean_critics
-from portfolio_sdpo.rl.algorithms.ipo import IpoSettings
+from portfolio_sdpo.rl.algorithms.ppo import PpoSettings
 from portfolio_sdpo.rl.algorithms.pricing import BarrierPricing, ConstraintMonitor
 from portfolio_sdpo.rl.critics import CriticSettings
 from portfolio_sdpo.rl.estimators import EstimatorName
@@ -42,7 +42,16 @@ UNUSED: dict[str, frozenset[str]] = {
 """Settings that an estimator without critics has no use for."""
 
 
-class SdpoSettings(IpoSettings):
+class BarrierSettings(PpoSettings):
+    """PPO's, and what the barrier needs."""
+
+    smoothing: float = Field(default=0.2, gt=0, le=1)
+    """Weight of the newest estimate in the running estimate of each risk that feeds the barrier."""
+    phase_one: int = Field(default=0, ge=0)
+    """Iterations allowed to drive the worst slack above zero before the objective counts; 0: the start is feasible."""
+
+
+class SdpoSettings(BarrierSettings):
     """IPO's, and how distributions become risks and gradients.
 
     >>> SdpoSettings(clip=0.1).estimator
@@ -111,13 +120,13 @@ class Sdpo(Algorithm):
     ascent: Ascent
 
     def __init__(
-        self, settings: SdpoSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
+        self, settings: BarrierSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
         super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
-        self.estimator = make_estimator(settings, problem, codec, self.policy)
+        self.estimator = self.make_estimator(codec)
         self.register_critics(self.estimator)
         monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one)
-        self.pricing = BarrierPricing(monitor)
+        self.pricing = self.make_pricing(monitor)
         self.ascent = settings.make_ascent(self.policy)
 
     @classmethod
@@ -148,6 +157,14 @@ class Sdpo(Algorithm):
         direction = self.estimator.combine(batch, assessment, prices, generator)
         ascent_log = self.ascent.ascend(batch, direction, iteration, generator)
         return critic_log | assessment.log | prices.log | ascent_log
+
+    def make_estimator(self, codec: ObservationCodec) -> AnyEstimator:
+        """The estimator that the settings name."""
+        return make_estimator(self.settings, self.problem, codec, self.policy)
+
+    def make_pricing(self, monitor: ConstraintMonitor) -> Pricing:
+        """The barrier; PD-SDPO has multipliers in its place."""
+        return BarrierPricing(monitor)
 
     def restart_estimates(self) -> None:
         self.pricing.restart()

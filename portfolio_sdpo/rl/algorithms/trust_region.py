@@ -27,19 +27,21 @@ are not claimed here.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
+from gymnasium import spaces
 from pydantic import Field
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.rl.algorithms.ascent import describe_policy
-from portfolio_sdpo.rl.algorithms.base import ActorCriticSettings, Problem, refuse_nonlinear
+from portfolio_sdpo.rl.algorithms.base import ActorCriticSettings, Algorithm, Problem, build_policy, refuse_nonlinear
 from portfolio_sdpo.rl.algorithms.pricing import check_finite
 from portfolio_sdpo.rl.estimators.base import Assessment, RiskEstimate
 from portfolio_sdpo.rl.estimators.score import ScoreEstimator
@@ -221,18 +223,42 @@ class TrustRegion:
         return 0.0
 
 
-def make_critic_estimator(settings: TrustRegionSettings, problem: Problem, codec: ObservationCodec) -> ScoreEstimator:
-    """Risk advantages by critics; a `SettingsError` where mean critics would have to know a whole distribution."""
-    if settings.critic.kind == "mean":
-        refuse_nonlinear(settings.kind, problem, "use quantile critics, or sdpo,")
-    return ScoreEstimator(
-        problem,
-        codec,
-        settings.critic,
-        gae_lambda=settings.gae_lambda,
-        pooled=settings.pooled,
-        credit_discount=settings.credit_discount,
-    )
+class TrustRegionAlgorithm(Algorithm):
+    """One proposed step per rollout, inside a trust region; an algorithm is its `propose`."""
+
+    accepts_nonlinear = True  # with quantile critics
+
+    def __init__(
+        self, settings: TrustRegionSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
+    ) -> None:
+        super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
+        if settings.critic.kind == "mean":
+            refuse_nonlinear(settings.kind, problem, "use quantile critics, or sdpo,")
+        self.estimator = ScoreEstimator(
+            problem,
+            codec,
+            settings.critic,
+            gae_lambda=settings.gae_lambda,
+            pooled=settings.pooled,
+            credit_discount=settings.credit_discount,
+        )
+        self.register_critics(self.estimator)
+        self.trust_region = TrustRegion(settings, problem, self.policy)
+
+    @abstractmethod
+    def propose(self, model: LocalModel) -> Proposal:
+        """The step that the algorithm would like to take."""
+
+    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:
+        valuations, critic_log = self.estimator.fit_critics(rollout, generator)
+        assessment = self.estimator.assess(rollout, valuations)
+        slacks = self.trust_region.measure_slacks(assessment.risks)
+        surrogate, model = self.trust_region.model(rollout, assessment, slacks)
+        step_log = self.trust_region.step(rollout, surrogate, model, self.propose(model), slacks)
+        return critic_log | assessment.log | step_log
+
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return self.estimator.optimisers()
 
 
 class Surrogate:
