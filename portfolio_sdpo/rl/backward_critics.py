@@ -3,14 +3,16 @@
 Φ(s_t, t, τ) is a quantile critic regressed on c_t (see `rl.past`). It moves the batch's pasts from where their states
 have them to where s_t would have them: the past of episode j, which stands at the quantile τ_j of Φ(s_j, t), becomes
 
-    c_j + Φ(s_t, t, τ_j) − Φ(s_j, t, τ_j).
+    c_j + w · (Φ(s_t, t, τ_j) − Φ(s_j, t, τ_j)).
 
 Where the state says nothing of the past, Φ is the same in all states and the batch's own c_t are left; and lest the
-noise of a critic count for knowledge, Φ's differences between states are shrunk to what they explain of a rollout from
-which the critic has not yet learnt.
+noise of a critic count for knowledge, its differences between states are shrunk by w, the weight in [0, 1] that would
+have explained the last rollouts best, each judged before the critic learnt from it.
 
 All of this is about x_t = c_t − E[Ŷ(s0)], the past relative to what was expected at the episode's start, since the
-influence function u belongs to s0: each transition keeps its own episode's u and meets E[Ŷ(s0)] + x_j.
+influence function u belongs to s0: each transition keeps its own episode's u and meets E[Ŷ(s0)] + x_j. The first step,
+where nothing is cumulated and the state tells all of E[Ŷ(s0)], is no task of the critic's: had it a say in w, a critic
+that knows where episodes start would be taken at its word wherever they go.
 """
 
 from __future__ import annotations
@@ -34,8 +36,10 @@ ROWS = 4000
 """Transitions of a rollout that a fit uses at most."""
 PACE = 3.0
 """Learning rate in units of the forward critics': with one epoch a rollout these have to keep up with the policy."""
-SHRINKAGES = torch.linspace(0.0, 1.5, 7)
-"""Weights tried for Φ's differences between states: beyond 1 for a critic that has not come far enough yet."""
+WEIGHTS = torch.linspace(0.0, 1.0, 9)
+"""Weights w that are tried."""
+JUDGED = 10
+"""Rollouts over which what each weight explains is averaged."""
 
 
 class BackwardCritics(CriticBank):
@@ -53,13 +57,24 @@ class BackwardCritics(CriticBank):
         }
         small = CriticSettings(**{**dict(settings), **changes, "memory": 1, "transitions": None})
         super().__init__(codec, keys, small, action_width=1)
+        self.register_buffer("losses", torch.zeros(len(self.keys), len(WEIGHTS), dtype=torch.float64))
+        self.register_buffer("judged", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("longest", torch.zeros((), dtype=torch.int64))
+
+    losses: Tensor
+    """[K, W] what each weight left unexplained lately, less what the weight 0 did"""
+    judged: Tensor
+    """rollouts that were judged so far"""
+    longest: Tensor
+    """steps of the longest episode so far, by which time is measured: where it is fixed, the horizon"""
 
     @torch.no_grad()
     def describe(self, key: tuple[str, float], rollout: Rollout, expected: Tensor, partners: int) -> Past:
         """The past given the state, from up to `partners` episodes; expected: [E] E[Ŷ(s0)] of every episode."""
         grid = rollout.grid
         relative, spread, target = _standardise(rollout, key, expected)
-        quantiles = self._read(key, rollout, target)
+        common, quantiles = self._read(key, rollout)
+        quantiles = torch.lerp(common, quantiles, WEIGHTS[self.losses[self.keys.index(key)].argmin()]).sort(-1).values
         chosen = choose_partners(rollout, partners)
         # [n]: which of the quantiles that Φ expects there each transition's past comes up to
         level = torch.searchsorted(quantiles, target.unsqueeze(-1)).squeeze(-1).clamp_max(LEVELS - 1)
@@ -76,33 +91,44 @@ class BackwardCritics(CriticBank):
 
     def fit_to_past(self, rollout: Rollout, expected: Sequence[Tensor], generator: torch.Generator) -> None:
         """Regress on a rollout's pasts, on the first one several times over; `expected` as in `describe`, by key."""
+        later = (rollout.step > 0).nonzero().squeeze(-1)
+        if not len(later):
+            return
+        targets = [_standardise(rollout, key, own)[2] for key, own in zip(self.keys, expected, strict=True)]
+        self.longest.clamp_min_(rollout.grid.length)
+        if self.fits > 0:
+            self._judge(rollout, targets, later)
         inputs = self._inputs(rollout)
-        targets = [
-            _standardise(rollout, key, own)[2].to(inputs.dtype) for key, own in zip(self.keys, expected, strict=True)
-        ]
         for _ in range(self.settings.warm_up if self.fits == 0 else 1):
-            drawn = torch.randperm(len(inputs), generator=generator)[:ROWS]
-            self.regress(
-                inputs[drawn], [target[drawn].unsqueeze(-1).expand(-1, LEVELS) for target in targets], generator
+            drawn = later[torch.randperm(len(later), generator=generator)[:ROWS]]
+            samples = [target[drawn].to(inputs.dtype).unsqueeze(-1).expand(-1, LEVELS) for target in targets]
+            self.regress(inputs[drawn], samples, generator)
+
+    @torch.no_grad()
+    def _judge(self, rollout: Rollout, targets: Sequence[Tensor], later: Tensor) -> None:
+        """What each weight leaves unexplained of a rollout from which the critics have not yet learnt."""
+        self.judged += 1
+        newest = max(1 / JUDGED, 1 / float(self.judged))
+        for index, (key, target) in enumerate(zip(self.keys, targets, strict=True)):
+            levels = midpoints(LEVELS).to(target.dtype)
+            common, quantiles = (table[later] for table in self._read(key, rollout))
+            loss = torch.stack(
+                [pinball(torch.lerp(common, quantiles, weight), levels, target[later]) for weight in WEIGHTS]
             )
+            self.losses[index].lerp_((loss - loss[0]).double(), newest)
 
     def _inputs(self, rollout: Rollout) -> Tensor:
         """[n, D + 1]: observations, and how far the episode is."""
-        clock = rollout.step.to(rollout.observation.dtype) / rollout.grid.length
+        longest = max(int(self.longest), rollout.grid.length)
+        clock = rollout.step.to(rollout.observation.dtype) / longest
         return torch.cat([rollout.observation, clock.unsqueeze(-1)], -1)
 
-    def _read(self, key: tuple[str, float], rollout: Rollout, target: Tensor) -> Tensor:
-        """Φ at `LEVELS` levels, [n, LEVELS] in increasing order, its differences between states shrunk."""
-        levels = midpoints(LEVELS).to(target.dtype)
-        quantiles = self[key](self._inputs(rollout), levels.to(rollout.observation.dtype)).to(target.dtype)
+    def _read(self, key: tuple[str, float], rollout: Rollout) -> tuple[Tensor, Tensor]:
+        """Φ at `LEVELS` levels: the mean over the states of each transition's step, and in its state, [n, LEVELS]."""
+        quantiles = self[key](self._inputs(rollout), midpoints(LEVELS).to(rollout.observation.dtype))
         grid = rollout.grid
-        # [n, LEVELS]: their mean over the states of the step
-        common = grid.lay_out(quantiles).sum(1) / grid.lay_out(torch.ones_like(target)).sum(1, keepdim=True)
-        common = common[rollout.step]
-        losses = torch.stack(
-            [pinball(torch.lerp(common, quantiles, weight), levels, target) for weight in SHRINKAGES.to(target.dtype)]
-        )
-        return torch.lerp(common, quantiles, SHRINKAGES[losses.argmin()].to(target.dtype)).sort(-1).values
+        present = grid.lay_out(torch.ones(len(rollout), dtype=quantiles.dtype)).sum(1, keepdim=True)
+        return (grid.lay_out(quantiles).sum(1) / present)[rollout.step], quantiles
 
 
 def pinball(quantiles: Tensor, levels: Tensor, target: Tensor) -> Tensor:

@@ -165,6 +165,28 @@ def test_a_state_that_says_nothing_leaves_the_pasts_as_they_are(by_hand):
     assert np.mean(worst[20:]) < 0.05
 
 
+def test_to_know_where_episodes_start_is_not_to_know_what_came_before(by_hand):
+    """The first observation tells what is expected of an episode, and with it all of x_0; later ones tell nothing."""
+    generator = torch.Generator().manual_seed(1)
+    critics = None
+    moved = []
+    for _ in range(30):
+        rollout = by_hand(torch.randn(40, 4, generator=generator).tolist(), [True] * 40)
+        expected = torch.randn(40, generator=generator)
+        told = torch.where(rollout.step == 0, expected[rollout.episode], torch.randn(160, generator=generator))
+        object.__setattr__(rollout, "observation", torch.stack([told, (rollout.step == 0).float()], -1))
+        if critics is None:
+            torch.manual_seed(0)
+            critics = BackwardCritics(ObservationCodec(spaces.Box(-9, 9, (2,))), [("reward", 1.0)], SETTINGS)
+        found = critics.describe(("reward", 1.0), rollout, expected, partners=40).cumulated
+        plain = batch_past(rollout.signals["reward"], 1.0, rollout, partners=40).cumulated - expected.unsqueeze(-1)
+        later = rollout.step > 0
+        difference = (found - expected[rollout.episode] - plain)[:, later]
+        moved.append((difference.square().mean().sqrt() / plain[:, later].std()).item())
+        critics.fit_to_past(rollout, [expected], generator)
+    assert np.mean(moved[15:]) < 0.05
+
+
 def test_nothing_is_cumulated_before_the_first_step(by_hand):
     rollout = by_hand([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]], [True] * 3)
     torch.manual_seed(0)
@@ -199,6 +221,17 @@ def test_it_is_the_default_wherever_a_distribution_counts(kind):
     assert learner(kind(critic=QUANTILE, pooled=True)).backward_critics is None
     mean = Problem(constraints=(Constraint.from_spec("expectation of reward >= -9"),))
     assert learner(kind(critic=QUANTILE), mean).backward_critics is None
+
+
+def test_action_critics_keep_no_past_rollouts():
+    """They learn from the newest one; checkpoints in which they had a memory, which nothing read, still open."""
+    keeping = QUANTILE.model_copy(update={"memory": 2, "transitions": 8})
+    current = learner(SdpoSettings(critic=keeping, estimator="pathwise"))
+    assert current.critics.memory is not None and current.pathwise["critics"].memory is None
+    memory = {f"pathwise.critics.memory.{name}": buffer for name, buffer in current.critics.memory.named_buffers()}
+    current.load_state_dict(current.state_dict() | memory)
+    with pytest.raises(RuntimeError, match="unheard_of"):
+        current.load_state_dict(current.state_dict() | {"pathwise.critics.unheard_of": torch.zeros(1)})
 
 
 def test_records_of_earlier_versions_keep_their_meaning():

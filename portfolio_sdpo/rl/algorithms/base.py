@@ -99,8 +99,7 @@ class Algorithm(nn.Module, ABC):
         self.backward_critics = getattr(estimator, "backward_critics", None)
         if (action_critics := getattr(estimator, "action_critics", None)) is not None:
             self.pathwise = nn.ModuleDict({"critics": action_critics})
-        if self.backward_critics is not None:
-            self.register_load_state_dict_post_hook(_excuse_backward_critics)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(_excuse_earlier_versions)  # type: ignore[no-untyped-call]
 
     @abstractmethod
     def update(self, batch: Any, iteration: int, generator: torch.Generator) -> LogRow:
@@ -134,11 +133,12 @@ class Algorithm(nn.Module, ABC):
             unexpected_keys[:] = [name for name in unexpected_keys if not name.startswith(f"{prefix}critics.")]
 
 
-def _excuse_backward_critics(algorithm: Any, found: Any) -> None:
-    """Trust-region methods had none in earlier versions: theirs restart with such a checkpoint."""
+def _excuse_earlier_versions(algorithm: Any, found: Any) -> None:
+    """Trust-region methods had no backward critics: theirs restart. Action critics had a memory that nothing read."""
     names = [name for name in found.missing_keys if ".backward_critics." in f".{name}"]
-    if len(names) == len(algorithm.backward_critics.state_dict()):
+    if algorithm.backward_critics is not None and len(names) == len(algorithm.backward_critics.state_dict()):
         found.missing_keys[:] = [name for name in found.missing_keys if name not in names]
+    found.unexpected_keys[:] = [name for name in found.unexpected_keys if ".pathwise.critics.memory." not in f".{name}"]
 
 
 def build_policy(settings: ActorSettings, codec: ObservationCodec, action_space: spaces.Space[Any]) -> Policy:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from portfolio_sdpo.nn.levels import place_levels
 from portfolio_sdpo.nn.networks import CategoricalHead, ObservationCodec, Policy
-from portfolio_sdpo.rl.critics import CriticBank
+from portfolio_sdpo.rl.critics import CriticBank, CriticSettings
 from portfolio_sdpo.rl.estimators.base import Assessment, Direction, ObjectiveTerm, Prices, Valuations
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, ScoreEstimator, Utility, combine_advantages
 from portfolio_sdpo.rl.metrics import LogRow
@@ -50,10 +50,10 @@ class PathwiseEstimator:
         self.constraints = [index for index, item in enumerate(problem.constraints) if not item.measure.linear]
         """The constraints on non-linear measures, by number"""
         keys = [score.budget_keys[index] for index in self.constraints]
+        # The actions of earlier rollouts were another policy's: action critics learn from the newest one, all of it.
+        settings = CriticSettings(**{**dict(score.critics.settings), "memory": 1, "transitions": None})
         self.action_critics = (
-            CriticBank(codec, keys, score.critics.settings, action_width=policy.head.width, tails=score.tails)
-            if keys
-            else None
+            CriticBank(codec, keys, settings, action_width=policy.head.width, tails=score.tails) if keys else None
         )
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
