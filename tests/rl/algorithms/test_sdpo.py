@@ -86,12 +86,12 @@ def table(learner, cmdp):
         return torch.softmax(learner.policy(torch.stack([state, time], -1)), -1).numpy()
 
 
-@pytest.mark.parametrize(("pooled", "share"), [(True, 0.65), (None, 0.6)])
-def test_variance_on_a_small_cmdp(make, train, pooled, share):
+@pytest.mark.parametrize("pooled", [True, None])
+def test_variance_on_a_small_cmdp(make, train, pooled):
     """High reward is noisy. PPO breaks the bound; SDPO never does, by its true variance, and makes most of the gain.
 
-    Backward critics (None, the default) are right wherever the state remembers the past; here, where it hardly does,
-    they cost some of the gain.
+    Backward critics (None, the default) are right wherever the state remembers the past; here it hardly does, and they
+    must not cost any of the gain.
     """
     cmdp = random_cmdp(10, 3, seed=2, noise_scale=1.0, horizon=5)
     uniform = evaluate(cmdp, uniform_policy(cmdp), 0.95)
@@ -110,7 +110,7 @@ def test_variance_on_a_small_cmdp(make, train, pooled, share):
             policies.append(evaluate(cmdp, table(learner, cmdp), 0.95))
         reached[name] = policies
     assert all(policy.variance < bound for policy in reached["sdpo"])
-    assert (reached["sdpo"][-1].mean - uniform.mean) / (best.mean - uniform.mean) > share
+    assert (reached["sdpo"][-1].mean - uniform.mean) / (best.mean - uniform.mean) > 0.65
     assert reached["ppo"][-1].variance > 1.1 * bound
 
 
