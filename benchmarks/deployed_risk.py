@@ -15,9 +15,9 @@ from datetime import date
 import numpy as np
 
 from portfolio_sdpo.backtest.deployed_risk import measure_deployed_risk
-from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import load_market
 from portfolio_sdpo.portfolio.presets import plan
+from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
 
 
 def main() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
         market = market.between(None, options.end)
     print("seed  trained  deployed  ratio")
     for seed in (int(part) for part in options.seeds.split(",")):
-        agent = Agent(planned.agents["sdpo"], seed)
+        agent = build_agent(planned.agents["sdpo"], seed)
         agent.decide(market, np.eye(len(market.assets))[0])
         found = measure_deployed_risk(agent, market, options.sessions)
         ratio = found.deployed / found.trained

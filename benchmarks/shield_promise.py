@@ -1,7 +1,8 @@
 """How the shield keeps its promise: calendar years in which strategies behind it broke the CVaR limit.
 
     python benchmarks/shield_promise.py --industries industries --stocks sp500
-    python benchmarks/shield_promise.py --strategies sdpo --universes twenty --seeds 0,1
+    python benchmarks/shield_promise.py --industries industries --stocks sp500 --strategies sdpo
+    python benchmarks/shield_promise.py --strategies sdpo --preset lstm --universes twenty --seeds 0,1
 
 Next-close execution, weekly decisions, 5 bps and no interest on cash unless options say otherwise. Three kinds of
 universes, each left out with a sentence where its prices are not given:
@@ -14,8 +15,9 @@ universes, each left out with a sentence where its prices are not given:
 
 A universe-year is broken when the mean of the worst 5 % of its 15-session periods, fees included, is below −5 %. The
 budget used is the CVaR of the whole track over the limit. Both are shown for either form of the shield and without it.
-`sdpo` is the agent of the default preset, which decides with the policy of the package. Averages over
-universes (and seeds); the worst year is that of all. A table, or JSON with every year.
+`sdpo` is the agent of a preset. `default` decides by the vintage that was trained on earlier days only, and before the
+first one it holds equal weights; `lstm` trains at every decision, for hours on the industries. Averages over universes
+(and seeds); the worst year is that of all. A table, or JSON with every year.
 """
 
 import os
@@ -32,8 +34,7 @@ from joblib import Parallel, delayed
 
 from portfolio_sdpo import load_prices
 from portfolio_sdpo.backtest import CvarLimit, make_strategy, simulate
-from portfolio_sdpo.backtest.shielded import shield_strategy
-from portfolio_sdpo.backtest.simulate import DecisionReplay
+from portfolio_sdpo.backtest.shielded import shield_track
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Market
 from portfolio_sdpo.portfolio.presets import preset
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
@@ -99,7 +100,9 @@ def run(kind, name, frame, strategy, seed, options):
         "execution": options.execution,
     }
     if strategy == "sdpo":
-        chosen = build_agent(preset("default", bound=options.bound, alpha=options.alpha, horizon=options.horizon), seed)
+        limits = limit.model_dump()
+        settings = preset(options.preset, **limits, fee_bps=options.fee_bps, execution=options.execution)
+        chosen = build_agent(settings, seed)
     else:
         chosen = make_strategy(strategy, every=5)
     bare = simulate(market, chosen, **common)
@@ -107,12 +110,11 @@ def run(kind, name, frame, strategy, seed, options):
     for form in options.forms:
         track = bare
         if form != "none":
-            replay = DecisionReplay(bare.name, bare.decisions, chosen.every)
-            shielded = shield_strategy(replay, limit, form=form, execution=options.execution)
-            track = simulate(market, shielded, **common)
+            track = simulate(market, shield_track(bare, chosen.every, limit, form=form), **common)
         found[form] = judge(track, limit)
-    print(f"{name} {strategy} done", file=sys.stderr, flush=True)
-    return kind, strategy, found
+    label = f"{strategy} ({options.preset})" if strategy == "sdpo" else strategy
+    print(f"{name} {label} done", file=sys.stderr, flush=True)
+    return kind, label, found
 
 
 def summarise(results, bound):
@@ -146,6 +148,7 @@ def main() -> None:
     parser.add_argument("--universes", default="industries,twenty,dozens", type=lambda text: text.split(","))
     parser.add_argument("--strategies", default="equal-weight", type=lambda text: text.split(","))
     parser.add_argument("--forms", default=",".join(FORMS), type=lambda text: text.split(","))
+    parser.add_argument("--preset", default="default", help="of sdpo")
     parser.add_argument(
         "--seeds", default="0", type=lambda text: [int(seed) for seed in text.split(",")], help="of sdpo"
     )

@@ -47,8 +47,8 @@ class Promise:
     breaches: int
     """How many of those lost more than the bound."""
     breach_p_value: float
-    """One-sided binomial test: CVaR ≥ bound implies that a window falls below the bound with probability ≤ α. NaN when
-    nothing is tested."""
+    """One-sided binomial test: CVaR ≥ bound implies that a window falls below the bound with probability ≤ α. It is
+    exact for any number of windows, so that it is there where `tested` is False, too; NaN without a window."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields, with None for what is not defined."""

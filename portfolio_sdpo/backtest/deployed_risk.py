@@ -1,7 +1,8 @@
 """Whether what is trained is what trades: the CVaR of an agent as training counts it, and as it is deployed.
 
 The scenarios that an agent resamples from the past are drawn as one long history, and the agent, which learns no more,
-is simulated on it as in any backtest: from cash, at its rhythm and execution, with its fee.
+is simulated on it as in any backtest: from cash, at its rhythm and execution, with its fee, and behind the shield if it
+is trained through it.
 """
 
 from __future__ import annotations
@@ -9,16 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
+from portfolio_sdpo.backtest.shielded import shield_track
 from portfolio_sdpo.backtest.simulate import simulate
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.agent import Agent
+from portfolio_sdpo.portfolio.analytic import AnalyticLearner
+from portfolio_sdpo.portfolio.calibrated_shield import WINDOW
 from portfolio_sdpo.portfolio.market import Array, Market, Mask
+from portfolio_sdpo.portfolio.path_shield import PathShield
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
 from portfolio_sdpo.portfolio.scenarios import Resample
+from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings
 
 BURN_IN = 50
 """Sessions after which it does not matter any more that a simulation starts in cash."""
+CHUNK = 256
+"""Paths behind the shield, each with a past of its own, that are held in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +56,55 @@ class FrozenAgent:
 
 
 def measure_deployed_risk(agent: Agent, market: Market, sessions: int, seed: int = 0) -> DeployedRisk:
-    """What the agent, trained up to the market's last close, risks on so many sessions of its own scenarios."""
+    """What the agent, trained up to the market's last close, risks on so many sessions of its own scenarios.
+
+    What the shield lets through depends on the past that it sees. So the training paths of an agent that is trained
+    through it are cut out of the long history, each after its own past.
+    """
+    if isinstance(agent.settings.learner, SharedPolicySettings):
+        raise SettingsError(
+            "preset: a shared policy is trained on no scenarios, so that it has no trained risk to compare with; name "
+            "a preset whose agent is trained."
+        )
     scenarios, settings = agent.find_scenarios(market), agent.settings
     if not isinstance(scenarios, Resample):
         raise SettingsError("scenarios: a replay of the last sessions has no distribution to draw from; use bootstrap.")
-    history = _draw_history(scenarios, market, sessions, seed)
-    track = simulate(
-        history,
-        FrozenAgent(agent, scenarios.listed[-1]),
-        start=history.dates[settings.limit.horizon],
-        fee=settings.fee,
-        execution=settings.execution,
-    )
+    shielded = settings.training == "through-shield"
+    past = WINDOW + 1 if shielded else settings.limit.horizon
+    history = _draw_history(scenarios, market, past + sessions, seed)
+    common = {"start": history.dates[past], "fee": settings.fee, "execution": settings.execution}
+    track = simulate(history, FrozenAgent(agent, scenarios.listed[-1]), **common)
+    if shielded:
+        track = simulate(history, shield_track(track, settings.every, settings.limit), **common)
     periods = window_returns(track.returns[BURN_IN:], settings.limit.horizon)
     deployed = float(conditional_value_at_risk(periods, settings.limit.alpha))
+    if shielded:
+        return DeployedRisk(_measure_on_paths(agent, history, past + BURN_IN, seed), deployed)
     promised = agent.estimate_promise(market)
     assert promised is not None  # it has scenarios
     return DeployedRisk(promised, deployed)
+
+
+def _measure_on_paths(agent: Agent, history: Market, first: int, seed: int) -> float:
+    """CVaR as training counts it, on paths that begin at every decision of the history from row `first` on."""
+    settings, learner = agent.settings, agent.learner
+    deployment = settings.deployment
+    assert deployment is not None and isinstance(learner, AnalyticLearner)
+    firsts = np.arange(first, len(history) - deployment.rows + 1, settings.every)
+    generator = torch.Generator().manual_seed(seed)
+    growth, before = [], learner.shield
+    gross_returns = torch.tensor(history.gross_returns, dtype=torch.float32)
+    listed = torch.tensor(history.listed)
+    for begins in torch.as_tensor(firsts).split(CHUNK):
+        rows = begins.unsqueeze(-1) + torch.arange(deployment.rows)
+        past = begins.unsqueeze(-1) + torch.arange(-WINDOW - 1, 0)
+        learner.shield = PathShield(gross_returns[past], settings.limit, history.sessions_per_year)
+        earned = learner.earn_as_deployed(gross_returns[rows], listed[rows], generator)
+        assert earned is not None
+        growth.append(earned)
+    learner.shield = before
+    returns = torch.cat(growth).double().expm1().numpy()
+    return float(conditional_value_at_risk(returns, settings.limit.alpha))
 
 
 def _draw_history(scenarios: Resample, market: Market, sessions: int, seed: int) -> Market:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from portfolio_sdpo.backtest.shielded import shield_strategy
-from portfolio_sdpo.backtest.simulate import DecisionReplay, Strategy, Track, simulate
+from portfolio_sdpo.backtest.shielded import shield_track
+from portfolio_sdpo.backtest.simulate import Strategy, Track, simulate
 from portfolio_sdpo.common.progress import Meter, Tell, follow_meters
 from portfolio_sdpo.portfolio.market import Market
 
@@ -42,6 +42,8 @@ class Entry:
     """Whether its decisions are simulated a second time, through the shield."""
     title: str = ""
     """What progress calls it; empty: the strategy's name."""
+    benchmark: str = ""
+    """The name of the benchmark that it is, where tables call it otherwise; empty: the strategy's name."""
     run: str | None = None
     """Under which its work is saved (`portfolio.resume`); None where there is nothing to resume."""
 
@@ -87,7 +89,7 @@ def simulate_entry(
     decisions = -(-(last - first) // entry.strategy.every) + 1
     track = (_simulate_strategy if entry.run is None else _simulate_agent)(market, entry, decisions, common, tell)
     trace = _rows_of_track(track, getattr(entry.strategy, "trace", ()))
-    runs = [StrategyRun(track, entry.kind, entry.seed, trace=trace)]
+    runs = [StrategyRun(track, entry.kind, entry.seed, trace=trace, benchmark=entry.benchmark)]
     if entry.shield:
         runs.append(_shield_run(market, entry, track, settings, common))
     return runs
@@ -110,17 +112,12 @@ def _shield_run(
     """The decisions of an entry's track once more, behind the shield."""
     from portfolio_sdpo.backtest.record import StrategyRun
 
-    replay = DecisionReplay(track.name, track.decisions, entry.strategy.every)
-    shielded = shield_strategy(
-        replay,
-        settings.limit,
-        form=settings.shield_form,
-        lookback=settings.shield_lookback,
-        execution=settings.execution,
-    )
+    every, form, lookback = entry.strategy.every, settings.shield_form, settings.shield_lookback
+    shielded = shield_track(track, every, settings.limit, form=form, lookback=lookback)
     track = simulate(market, shielded, **common)
     kind: TrackKind = "benchmark" if entry.kind == "benchmark" else "shielded"
-    return StrategyRun(track, kind, entry.seed, shield=_rows_of_track(track, shielded.days))
+    benchmark = f"{entry.benchmark} + shield" if entry.benchmark else ""
+    return StrategyRun(track, kind, entry.seed, shield=_rows_of_track(track, shielded.days), benchmark=benchmark)
 
 
 def shield_strongest(

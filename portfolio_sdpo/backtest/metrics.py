@@ -33,7 +33,7 @@ def make_metrics(runs: Sequence[StrategyRun], limit: CvarLimit, bootstrap: Boots
     Sharpe ratios are deflated by those of all tracks of the backtest whose volatility is more than next to nothing.
     """
     trials = [defined_sharpe(run.track.returns - run.track.cash_returns, run.track.sessions_per_year) for run in runs]
-    rivals = {run.track.name: run.track for run in runs if run.track.name in RIVALS and run.kind == "benchmark"}
+    rivals = {run.track.name: run.track for run in runs if run.known_as in RIVALS and run.kind == "benchmark"}
     reference = select_reference(runs)
     records = []
     for run in runs:
@@ -72,7 +72,7 @@ def select_reference(runs: Sequence[StrategyRun]) -> StrategyRun | None:
     """The track that all others are compared with at the same risk; None where no benchmark takes risk."""
     benchmarks = [run for run in runs if run.kind == "benchmark" and _takes_risk(run)]
     ranked = [
-        *(run for name in REFERENCES for run in benchmarks if run.track.name == name),
+        *(run for name in REFERENCES for run in benchmarks if run.known_as == name),
         *(run for run in benchmarks if run.shield),
         *benchmarks,
     ]

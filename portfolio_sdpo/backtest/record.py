@@ -59,6 +59,13 @@ class StrategyRun:
     """Rows with `date` and the columns TRACE_COLUMNS, of a shared policy EVIDENCE_COLUMNS besides."""
     shield: Sequence[dict[str, Any]] = ()
     """Rows of `shielded.ShieldedStrategy.days`."""
+    benchmark: str = ""
+    """See `Entry.benchmark`."""
+
+    @property
+    def known_as(self) -> str:
+        """The name by which rivals and references are found, whatever tables call them."""
+        return self.benchmark or self.track.name
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.simulate import Account, DecisionReplay, Strategy
+from portfolio_sdpo.backtest.simulate import Account, DecisionReplay, Strategy, Track
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.accounting import Execution, check_execution
+from portfolio_sdpo.portfolio.calibrated_shield import BAND
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, Shielded
 from portfolio_sdpo.portfolio.filtered_shield import DEFAULT_CAUTION, Caution, shield_by_scenarios
 from portfolio_sdpo.portfolio.market import Array, Market
 from portfolio_sdpo.portfolio.shield import ShieldForm, shield
-
-BAND = 0.10
-"""Between decisions nothing is traded while the invested share is within this share of what the shield allows."""
 
 
 def shield_strategy(
@@ -35,6 +33,24 @@ def shield_strategy(
     if form == "calibrated":
         return ShieldedStrategy(inner, limit)
     return FilteredShieldStrategy(inner, limit, lookback=lookback, execution=execution)
+
+
+def shield_track(
+    track: Track,
+    every: int,
+    limit: CvarLimit,
+    *,
+    form: ShieldForm = "calibrated",
+    lookback: int = 504,
+) -> ShieldedStrategy | FilteredShieldStrategy:
+    """The decisions of a strategy's own track, made every so many sessions, behind the form of the shield.
+
+    The filtered form only sells between decisions, so there a decision to change nothing asks anew for what the
+    strategy held on its own track; behind the calibrated one it changes nothing.
+    """
+    unchanged = track.unchanged if form == "calibrated" else ()
+    replay = DecisionReplay(track.name, track.decisions, every, unchanged)
+    return shield_strategy(replay, limit, form=form, lookback=lookback, execution=track.execution)
 
 
 class ShieldedStrategy:

@@ -16,7 +16,7 @@ that the two tracks differ by the shield and by nothing else.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -102,6 +102,8 @@ class Track:
     """Sentences about decisions that did not go as planned, each with its date."""
     decisions: Mapping[np.datetime64, Array] = field(default_factory=dict)
     """What the strategy asked for [A], before the limits, by the day of the decision; the last close's included."""
+    unchanged: frozenset[np.datetime64] = frozenset()
+    """The days of decisions that left everything as it was: `held` itself was returned, which is in `decisions`."""
     execution: Execution = "next-close"
     decided_on: Mapping[np.datetime64, np.datetime64] = field(default_factory=dict)
     """The day of the decision, by the day on which it was traded."""
@@ -158,6 +160,7 @@ def simulate(
     kept, traded, growth = np.ones(days), np.zeros(days), np.empty(days)
     notes: list[str] = []
     decisions: dict[np.datetime64, Array] = {}
+    unchanged: set[np.datetime64] = set()
     decided_on: dict[np.datetime64, np.datetime64] = {}
 
     def ask(day: int, now: Array) -> _Order | None:
@@ -166,6 +169,8 @@ def simulate(
             return None
         account = Account(now, _read_only(weights[:day]), kept[:day] * growth[:day] - 1.0)
         order = _ask(strategy, market.until(first + day), account, notes, decisions)
+        if order.target is None:
+            unchanged.add(order.day)
         if on_decision is not None:
             on_decision(len(decisions))
         return order
@@ -209,6 +214,7 @@ def simulate(
         next_weights=following,
         notes=tuple(notes),
         decisions=decisions,
+        unchanged=frozenset(unchanged),
         execution=execution,
         decided_on=decided_on,
         sessions_per_year=market.sessions_per_year,
@@ -262,17 +268,27 @@ class DecisionReplay:
     """Decisions that were made before, whatever is held now; a `Strategy` itself.
 
     decisions: weights [A] by day, as in `Track.decisions`. every: sessions between them; None where they follow no
-    rhythm, and then the days without a decision keep what is held.
+    rhythm, and then the days without a decision keep what is held. unchanged: days of decisions that changed nothing,
+    and change nothing here.
     """
 
-    def __init__(self, name: str, decisions: Mapping[np.datetime64, Array], every: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        decisions: Mapping[np.datetime64, Array],
+        every: int | None = None,
+        unchanged: Collection[np.datetime64] = (),
+    ) -> None:
         self.name = name
         self.decisions = decisions
         self.every = every or 1
         self.regular = every is not None
+        self.unchanged = unchanged
 
     def decide(self, history: Market, held: Array) -> Array:
         day = history.dates[-1]
+        if day in self.unchanged:
+            return held
         if day in self.decisions:
             return self.decisions[day]
         if self.regular:

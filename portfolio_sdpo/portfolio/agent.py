@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from portfolio_sdpo.errors import DivergenceError, HistoryError, SettingsError
 from portfolio_sdpo.portfolio.accounting import Execution
@@ -27,6 +27,7 @@ from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Array, Market, Mask, all_cash
 from portfolio_sdpo.portfolio.path_growth import Deployment
 from portfolio_sdpo.portfolio.path_learner import PathLearner
+from portfolio_sdpo.portfolio.path_shield import PathShield
 from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk
 from portfolio_sdpo.portfolio.scenarios import Replay, Resample, ScenarioKind, Scenarios, window_paths
 from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings
@@ -76,7 +77,7 @@ AnyLearner = Annotated[
 
 PROMISE = 2**31
 """In place of the number of an update, where paths are drawn to measure the policy."""
-TrainingKind = Literal["as-deployed", "from-cash"]
+TrainingKind = Literal["as-deployed", "through-shield", "from-cash"]
 
 
 class AgentSettings(Settings):
@@ -118,7 +119,8 @@ class AgentSettings(Settings):
     """When a decision made at a close is traded: at the next close, or at the same, as the paper assumes."""
     training: TrainingKind = "as-deployed"
     """`as-deployed` trains what trades: from random starting weights, at the rhythm `every`, each decision on the
-    sessions seen last. `from-cash` is the paper's: an episode starts all in cash and decides every session."""
+    sessions seen last. `through-shield` does the same behind the shield, which then alone sizes what the agent chooses.
+    `from-cash` is the paper's: an episode starts all in cash and decides every session."""
 
     @field_validator("eta")
     @classmethod
@@ -126,6 +128,19 @@ class AgentSettings(Settings):
         if not 0.0 < eta[0] <= eta[1]:
             raise ValueError("must be positive and must not fall")
         return eta
+
+    @model_validator(mode="after")
+    def _can_pass_the_shield(self) -> Self:
+        if self.training != "through-shield":
+            return self
+        for field, is_so, needed in (
+            ("learner", isinstance(self.learner, AnalyticSettings), "the estimator analytic"),
+            ("scenarios", self.scenarios == "bootstrap", "bootstrap"),
+            ("shield_form", self.shield_form == "calibrated", "calibrated"),
+        ):
+            if not is_so:
+                raise SettingsError(f"{field}: training through-shield needs {needed}; choose it, or as-deployed.")
+        return self
 
     @classmethod
     def from_record(cls, fields: Mapping[str, Any]) -> Self:
@@ -244,6 +259,7 @@ class Agent:
             rng = np.random.default_rng(draws)
             rows = scenarios.draw(rng, scenarios.choose(rng, scenarios.paths or paths))
             batch = _tensors(scenarios.gross_returns[rows], scenarios.listed[rows])
+            self._face_shield(self.learner, history, scenarios)
             with single_thread():
                 growth = self.learner.earn_as_deployed(*batch, torch_generator(draws))
             if growth is not None and growth.isfinite().all():
@@ -305,6 +321,7 @@ class Agent:
             learner, updates = self.learner, 0 if day == self.as_of else self.settings.further
         if updates and not made:
             learner.restart_estimates()
+        self._face_shield(learner, history, scenarios)
         bound = math.log1p(self.settings.limit.bound)
         for number in range(made, updates):
             draws = np.random.SeedSequence([self.seed, len(history) - 1, number])
@@ -327,6 +344,12 @@ class Agent:
             if self.watch is not None:
                 self.watch(len(self.trace))
         self.learner, self.partial_learner, self.assets, self.as_of = learner, None, history.assets, day
+
+    def _face_shield(self, learner: PathLearner, history: Market, scenarios: Scenarios) -> None:
+        """Let what the learner decides on its paths pass the shield as it is at the last close, if it trains so."""
+        if self.settings.training == "through-shield":
+            assert isinstance(learner, AnalyticLearner)
+            learner.shield = PathShield.of(history, scenarios.listed[-1], self.settings.limit)
 
     def find_scenarios(self, history: Market) -> Scenarios:
         """What the updates before a decision draw from."""

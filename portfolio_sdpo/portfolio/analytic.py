@@ -16,8 +16,9 @@ from pydantic import Field
 from torch import Tensor
 
 from portfolio_sdpo.portfolio.accounting import Execution
-from portfolio_sdpo.portfolio.path_growth import Deployment, Scale, draw_start, grow_as_deployed, grow_from_cash
+from portfolio_sdpo.portfolio.path_growth import Deployment, draw_start, grow_as_deployed, grow_from_cash
 from portfolio_sdpo.portfolio.path_learner import PathLearner
+from portfolio_sdpo.portfolio.path_shield import PathShield
 from portfolio_sdpo.portfolio.policy_network import Allocation
 from portfolio_sdpo.rl.algorithms.ascent import GradientAscent
 from portfolio_sdpo.rl.algorithms.base import Problem
@@ -73,8 +74,8 @@ class AnalyticLearner(PathLearner):
         self.fee = fee
         self.execution = execution
         self.deployment = deployment
-        self.scale: Scale | None = None
-        """What the shield makes of decisions on the paths to come; None where they do not pass it."""
+        self.shield: PathShield | None = None
+        """What decisions on the paths to come pass; None where it is nothing."""
         policy = Allocation(assets, settings.hidden, sees_held=fee > 0)
         self.algorithm = Sdpo.from_parts(
             settings,
@@ -108,7 +109,7 @@ class AnalyticLearner(PathLearner):
         gross_returns, listed, start = paths
         if self.deployment is None or start is None:
             return grow_from_cash(policy, gross_returns, listed, self.fee, self.execution)
-        return grow_as_deployed(policy, gross_returns, listed, start, self.deployment, self.fee, self.scale)
+        return grow_as_deployed(policy, gross_returns, listed, start, self.deployment, self.fee, self.shield)
 
     def update(self, gross_returns: Tensor, listed: Tensor, generator: torch.Generator) -> LogRow:
         """One step; nothing in it is random but the weights that paths start with, where they start invested."""

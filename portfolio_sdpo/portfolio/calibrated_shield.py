@@ -13,8 +13,8 @@ says how the constants were chosen, on which data, and what they do not promise.
 Without an account, whose losses nobody knows, R_s is what the account would have earned with the same invested share
 all along: then E·(m·σ·√h − min(ρ_s, 0)) may be as large as the rest of the numerator, ρ_s the excess return of the mix.
 
-`forecast_volatility` and `largest_exposure` are written in NumPy for decisions, and beside it in torch for training,
-where gradients pass through them to the weights; a test holds the two against each other.
+This is NumPy for decisions. `largest_exposure_tensors` and `path_shield` are the same in torch for training, where
+gradients pass through to the weights; tests hold the two against each other.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ LEAST = 20
 """Fewest sessions that a volatility is told from."""
 DOUBT = 10.0
 """A mean of L squares may be too low by the factor 1 + DOUBT/√L."""
+BAND = 0.10
+"""Between decisions nothing is traded while the invested share is within this share of what the shield allows."""
 SPEEDS = ((0.3, 0.94, 0.03), (0.7, 0.998, 0.015))
 """Weight of each variance in σ², its decay a session, and its prior as a volatility per session."""
 
@@ -99,22 +101,6 @@ def largest_exposure(
         spread = spread - _losses_in_progress(mix, limit.horizon)
     least: Array = (budget / spread).min(axis=-1)
     return np.clip(least, 0.0, 1.0)
-
-
-def forecast_volatility_tensors(excess: Tensor) -> Tensor:
-    """`forecast_volatility` in torch: [..., T] → [...]."""
-    import torch
-
-    if excess.shape[-1] < LEAST:
-        return excess.new_full(excess.shape[:-1], torch.inf)
-    squares = excess[..., -WINDOW:].flip(-1).square()
-    weights, rest, inverse, doubt = (excess.new_tensor(each) for each in _horizon_weights(squares.shape[-1]))
-    doubtful = squares.cumsum(-1) * inverse * doubt
-    variance = excess.new_zeros(excess.shape[:-1])
-    for (share, _, prior), weight, remainder in zip(SPEEDS, weights, rest, strict=True):
-        known = (weight * squares).cumsum(-1) + remainder * doubtful.clamp_min(prior**2)
-        variance = variance + share * known[..., LEAST - 1 :].amin(-1)
-    return variance.sqrt()
 
 
 def largest_exposure_tensors(

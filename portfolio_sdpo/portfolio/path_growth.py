@@ -7,17 +7,14 @@ seen last, and trading what is held already. Either trades at the execution that
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from portfolio_sdpo.portfolio.accounting import Execution, hold_tensors, rebalance_tensors
+from portfolio_sdpo.portfolio.path_shield import PathShield
 from portfolio_sdpo.portfolio.policy_network import Allocation
-
-Scale = Callable[[Tensor], Tensor]
-"""Weights [..., A] to the weights that the shield lets through."""
 
 
 @dataclass(frozen=True)
@@ -119,33 +116,37 @@ def grow_as_deployed(
     start: Tensor,
     deployment: Deployment,
     fee: float = 0.0,
-    scale: Scale | None = None,
+    shield: PathShield | None = None,
 ) -> Tensor:
     """Log growth net of fees [P · every, horizon] of every period on the paths [P, rows, A].
 
-    start: [P, A] what is held at the close of the first decision. scale: what the shield makes of a decision.
+    start: [P, A] what is held at the close of the first decision. With a shield it is the growth behind it: the policy
+    decides as without, in view of what its own account holds, and what it asks for passes the shield, as in a backtest.
     """
     paths = len(gross_returns)
     seen = policy.logits(deployment.windows(gross_returns), deployment.windows(listed))[:, -1]
     logits = seen.view(paths, deployment.decisions, -1)
-    held = target = start
-    rewards = []
+    held = start
+    asked: list[Tensor] = []
+    growths = []
     for session in range(deployment.lag + deployment.sessions):
         close = deployment.seen - 1 + session
         decision, waits = divmod(session, deployment.every)
         decides = not waits and decision < deployment.decisions
         kept = held.new_ones(paths)
         if deployment.lag and session and (session - 1) % deployment.every == 0:
-            held, kept = _trade(held, target, listed[:, close], fee)
+            held, kept = _trade(held, asked[-1], listed[:, close], fee)
         if decides:
-            wanted = policy.weights(logits[:, decision], held)
-            target = wanted if scale is None else scale(wanted)
+            asked.append(policy.weights(logits[:, decision], held))
         if decides and not deployment.lag:
-            held, kept = _trade(held, target, listed[:, close], fee)
+            held, kept = _trade(held, asked[-1], listed[:, close], fee)
         growth, held = hold_tensors(held, gross_returns[:, close + 1], listed[:, close + 1])
         if session >= deployment.lag:
-            rewards.append((kept * growth).log())
-    return torch.stack(rewards, 1).unfold(1, deployment.horizon, 1).flatten(0, 1)
+            growths.append(kept * growth)
+    growth = torch.stack(growths, 1)
+    if shield is not None:
+        growth = shield.follow(asked, gross_returns, listed, start, deployment, fee)
+    return growth.log().unfold(1, deployment.horizon, 1).flatten(0, 1)
 
 
 def keep_listed(weights: Tensor, listed: Tensor) -> Tensor:

@@ -3,6 +3,9 @@
 1. The limit held: the CVaR of the challenger's shielded track over all periods in the held-out days is within the
    limit, and on every day the shield could promise it. A challenger that broke the limit is not promoted, whatever it
    earned.
+   Fewer than 20 periods that do not overlap, as in the default 126 sessions, are no test of the limit: they can show
+   that it was broken, not that it is kept, and the reason says so. The promotion does not wait for more, since it is
+   the shield that keeps the limit, and it is the same for challenger and champion; a longer `holdout` tests more.
 2. It is not clearly worse: the interval of the difference in log growth (sessions resampled in pairs) does not lie
    wholly below 0. Some months cannot prove that a new model is better; they can show that it is clearly worse. Between
    equals the challenger wins, because it was trained on newer prices.
@@ -17,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from portfolio_sdpo.backtest.bootstrap import Bootstrap
+from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS, Bootstrap
 from portfolio_sdpo.backtest.coverage import check_promise
 from portfolio_sdpo.backtest.simulate import Track
 from portfolio_sdpo.backtest.statistics import growth_difference, summarise
@@ -80,6 +83,8 @@ def evaluate_challenger(
         f"{_percent(promise['realised'])} {'within' if promise['kept'] else 'beyond'} the limit of "
         f"{_percent(limit.bound)}"
     )
+    if not promise["tested"]:
+        reason += f" (not tested: {promise['windows']} of the {LEAST_PERIODS} periods that a test needs)"
     if unmet:
         reason += f", and on {unmet} of {len(shield_days)} days the shield could not promise it"
     if rival is None:

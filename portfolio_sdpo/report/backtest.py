@@ -20,7 +20,7 @@ from portfolio_sdpo.backtest.run import (
 from portfolio_sdpo.backtest.strategies import make_benchmark
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import SettingsError, did_you_mean
-from portfolio_sdpo.portfolio.accounting import check_execution
+from portfolio_sdpo.portfolio.accounting import Execution, check_execution
 from portfolio_sdpo.portfolio.allocator import SafeAllocator
 from portfolio_sdpo.portfolio.market import load_frame
 from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
@@ -39,7 +39,7 @@ def backtest(
     end: str | date | None = None,
     fee_bps: float = 5.0,
     cash: float | str | pd.Series = 0.0,
-    execution: str = "next-close",
+    execution: str | None = None,
     shield: bool | Iterable[str] | None = None,
     cvar: float | None = None,
     alpha: float | None = None,
@@ -81,9 +81,10 @@ def backtest(
     cash : float, Series or "tbill", default 0.0
         What cash earns: an annual rate (0.02 = 2 %), a Series of annual rates by date, each known from its date on, or
         the bundled 13-week Treasury bill.
-    execution : str, default "next-close"
+    execution : str, optional
         When a decision is traded: `"next-close"`, or `"same-close"`, at the very close that it is made at. The paper
-        assumes that, and it is optimistic: the price is known when it is too late to trade at it.
+        assumes that, and it is optimistic: the price is known when it is too late to trade at it. By default that of
+        the `SafeAllocator`, or `"next-close"`.
     shield : bool or iterable of names, optional
         What is shown a second time as "... + shield", with its decisions passed through the shield: all strategies
         (True), none (False), or those named, where `"strongest"` is the benchmark of highest final wealth. By default
@@ -153,7 +154,7 @@ def backtest(
         end=_read_day("end", end),
         fee_bps=fee_bps,
         cash=_mean_rate(cash),
-        execution=check_execution(execution),
+        execution=_find_execution(named) if execution is None else check_execution(execution),
         shield_form=_find_shield_form(named),
         limit=_find_limit(named, {"bound": cvar, "alpha": alpha, "horizon": horizon}),
         limits={"max_weight": max_weight, "max_turnover": max_turnover},
@@ -247,6 +248,16 @@ def _find_shield_form(named: Mapping[str, Any]) -> ShieldForm:
     return forms.pop() if forms else "calibrated"
 
 
+def _find_execution(named: Mapping[str, Any]) -> Execution:
+    """When the policies reckon that their decisions are traded, which all tracks share."""
+    known = {check_execution(each.execution) for each in named.values() if isinstance(each, SafeAllocator)}
+    if len(known) > 1:
+        raise SettingsError(
+            "execution: the policies were made for different ones; give the execution that all tracks are traded at."
+        )
+    return known.pop() if known else "next-close"
+
+
 def _make_settings(named: Mapping[str, Any], shielded: set[str], **fields: Any) -> BacktestSettings:
     """What is written down about the backtest."""
     policies = {name: each for name, each in named.items() if isinstance(each, SafeAllocator)}
@@ -271,7 +282,8 @@ def _make_entry(name: str, strategy: Any, settings: BacktestSettings, first: dat
     if isinstance(strategy, type):
         raise SettingsError(f"strategies: {name} is a class; give an object of it, {strategy.__name__}().")
     if isinstance(strategy, str):
-        strategy = make_benchmark(strategy, settings.limit)
+        benchmark = make_benchmark(strategy, settings.limit)
+        return Entry(as_strategy(benchmark, name), shield=shield, title=name, benchmark=strategy)
     return Entry(as_strategy(strategy, name), shield=shield, title=name)
 
 

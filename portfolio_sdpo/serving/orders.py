@@ -10,7 +10,7 @@ import io
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated
 
@@ -172,6 +172,9 @@ def order_champion(
         kind = (content.fail_safe or "").removeprefix(PROBLEM_PREFIX)
         return Refusal(kind, f"There are no prices to trade at. {' '.join(content.warnings)}")
     ((account, closes),) = accounts
+    if content.fail_safe == PROBLEM_PREFIX + "stale-data":
+        old = f"These orders are counted at the closes of {content.as_of}, which are not today's: update the prices."
+        closes = replace(closes, remarks=(*closes.remarks, old))
     assert state.model is not None
     fee = state.model.settings["fee"] * 1e4 if request.fee_bps is None else request.fee_bps
     rules = OrderSettings(fee_bps=fee, lot=request.lot, threshold=request.threshold)

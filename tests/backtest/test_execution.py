@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from portfolio_sdpo.backtest import make_strategy, simulate
-from portfolio_sdpo.backtest.shielded import FilteredShieldStrategy
+from portfolio_sdpo.backtest.shielded import FilteredShieldStrategy, shield_track
 from portfolio_sdpo.backtest.simulate import DecisionReplay
 from portfolio_sdpo.backtest.strategies import EqualWeight
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.portfolio.presets import preset
 from portfolio_sdpo.portfolio.shield import CvarLimit
 
 KNOWN = json.loads((Path(__file__).parent / "known_same_close.json").read_text())
@@ -193,6 +195,26 @@ def test_at_the_same_close_everything_is_as_it_was(prices, case):
         known = np.array([float.fromhex(number) for number in case[name]])
         # The last bits are the processor's: how it sums a dot product.
         np.testing.assert_array_max_ulp(found.wealth[::10], known, maxulp=8)
+
+
+@pytest.mark.parametrize(
+    ("seed", "same"), [(3, True), (4, False)], ids=["the seed of the known answer", "another seed"]
+)
+def test_the_agent_of_the_same_close_and_its_shield_are_as_they_were(prices, seed, same):
+    """`lstm-same-close` on a rising market: wealth as computed by `default` before there was any other execution.
+
+    Byte for byte on the processor that computed it; training in single precision differs a little on others.
+    """
+    tiny = {"history": 120, "paths": 16, "first": 60, "further": 2, "limit": {"horizon": 5}}
+    learner = {"kind": "analytic", "hidden": [4, 4], "learning_rate": 0.05, "anneal": 40}
+    chosen = preset("lstm-same-close", fee_bps=5, config={**tiny, "learner": learner})
+    market = Market.from_prices(prices(200, 4, 7, gaps=False).mul(np.exp(0.004 * np.arange(200)), axis=0), 0.02)
+    common = {"start": market.dates[150], "fee": chosen.fee, "execution": chosen.execution}
+    track = simulate(market, Agent(chosen, seed), **common)
+    behind = simulate(market, shield_track(track, chosen.every, chosen.limit, form=chosen.shield_form), **common)
+    found = [track.wealth[10], track.wealth[20], track.wealth[-10], behind.wealth[-10]]
+    known = [1.0077759703180234, 1.102743549838504, 1.1452761385234917, 1.1448835448698815]
+    assert (found == pytest.approx(known, rel=1e-3)) is same
 
 
 def random_market(seed, sessions=14, stocks=3):

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from portfolio_sdpo.backtest.shielded import BAND, FilteredShieldStrategy, ShieldedStrategy, shield_strategy
+from portfolio_sdpo.backtest.shielded import FilteredShieldStrategy, ShieldedStrategy, shield_strategy, shield_track
 from portfolio_sdpo.backtest.simulate import Account, DecisionReplay, simulate
-from portfolio_sdpo.backtest.strategies import AllCash, EqualWeight
+from portfolio_sdpo.backtest.strategies import AllCash, BuyAndHold, EqualWeight
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.portfolio.calibrated_shield import forecast_volatility, largest_exposure
+from portfolio_sdpo.portfolio.calibrated_shield import BAND, forecast_volatility, largest_exposure
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.shield import shield
@@ -160,6 +160,26 @@ def test_a_replay_gives_the_same_track():
         for each in (replay, EqualWeight(every=5))
     )
     np.testing.assert_array_equal(one.wealth, two.wealth)
+
+
+@pytest.mark.parametrize("execution", ["next-close", "same-close"])
+def test_a_replay_of_decisions_that_change_nothing_trades_no_more(execution):
+    """Buy and hold behind the shield: what its replay holds is what it holds itself."""
+    market = Market.from_prices(stormy())
+    common = {"start": market.dates[300], "execution": execution}
+    bare = simulate(market, BuyAndHold(), **common)
+    assert len(bare.unchanged) == len(bare.decisions) - 1
+    replayed = shield_track(bare, 1, LIMIT)
+    one, two = (simulate(market, each, **common) for each in (replayed, ShieldedStrategy(BuyAndHold(), LIMIT)))
+    np.testing.assert_array_equal(one.weights, two.weights)
+    assert [day["decided"] for day in replayed.days[:3]] == [True, False, False]
+
+
+def test_a_replay_behind_the_filtered_form_asks_for_what_was_held():
+    market = Market.from_prices(stormy())
+    bare = simulate(market, BuyAndHold(), start=market.dates[300])
+    track = simulate(market, shield_track(bare, 1, LIMIT, form="filtered"), start=market.dates[300])
+    assert track.weights[155:185, 1:].sum(axis=1).min() < 0.5 < track.weights[-1, 1:].sum()
 
 
 def test_the_future_changes_nothing():

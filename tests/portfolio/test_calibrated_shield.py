@@ -16,7 +16,6 @@ from portfolio_sdpo.portfolio.calibrated_shield import (
     WINDOW,
     forecast_cvar,
     forecast_volatility,
-    forecast_volatility_tensors,
     largest_exposure,
     largest_exposure_tensors,
 )
@@ -96,7 +95,6 @@ def test_what_lies_before_the_window_does_not_count():
 def test_too_short_a_past_has_no_volatility():
     assert forecast_volatility(np.full(LEAST - 1, 0.01)) == math.inf
     assert largest_exposure(np.array(math.inf), np.array(0.0), CvarLimit(), np.empty(0)) == 0.0
-    assert forecast_volatility_tensors(torch.zeros(3, LEAST - 1)).tolist() == [math.inf] * 3
 
 
 @settings(max_examples=60, deadline=None)
@@ -154,24 +152,8 @@ def test_torch_is_numpy(seed, sessions, horizon, recorded):
     own = {"record" if recorded else "mix": returns}
     volatility = forecast_volatility(excess)
     tensors = {key: torch.from_numpy(each) for key, each in own.items()}
-    found = forecast_volatility_tensors(torch.from_numpy(excess))
-    np.testing.assert_allclose(found.numpy(), volatility, rtol=1e-12)
-    exposure = largest_exposure_tensors(found, torch.from_numpy(cash), limit, **tensors)
+    exposure = largest_exposure_tensors(torch.from_numpy(volatility), torch.from_numpy(cash), limit, **tensors)
     assert exposure.shape == (3, 2)
     np.testing.assert_allclose(
         exposure.numpy(), largest_exposure(volatility, cash, limit, **own), rtol=1e-10, atol=1e-14
     )
-
-
-def test_gradients_pass_to_the_weights():
-    rng = np.random.default_rng(1)
-    excess, record = torch.from_numpy(rng.normal(0, 0.03, (2, 60, 4))), torch.from_numpy(rng.normal(0, 0.003, (2, 9)))
-    weights = torch.softmax(torch.from_numpy(rng.normal(size=(2, 4))), -1).requires_grad_()
-
-    def exposure(weights):
-        past = torch.einsum("bta,ba->bt", excess, weights)
-        zero = torch.zeros(2, dtype=torch.float64)
-        return largest_exposure_tensors(forecast_volatility_tensors(past), zero, CvarLimit(), record)
-
-    assert (exposure(weights) < 1).all()
-    assert torch.autograd.gradcheck(exposure, (weights,))

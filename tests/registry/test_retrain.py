@@ -55,6 +55,8 @@ def test_nights(registry: Registry, sample: pd.DataFrame, prices: Callable[..., 
     first = retrain(asked, registry=registry, progress=lambda *what: told.append(what))
     assert first.outcome == "promoted" and first.champion_id == first.model_id and first.new
     assert "started from scratch, because there is no champion yet" in first.reason
+    # Twenty sessions can break a limit over five, and cannot test it.
+    assert "(not tested: 4 of the 20 periods that a test needs)" in first.reason
     shares = [share for share, _ in told]
     assert shares == sorted(shares) and shares[0] >= 0.0 and shares[-1] == 1.0
     line = [first.model_id]

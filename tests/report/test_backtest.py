@@ -69,6 +69,30 @@ def test_tracks_pass_the_form_of_the_shield_that_the_policy_passes(frame):
         backtest(frame, {"old": old, "new": policy()}, **SHORT)
 
 
+def test_tracks_are_traded_when_the_policies_reckon_with(frame):
+    old, new = policy(execution="same-close"), policy()
+
+    def find(strategies, **options):
+        return backtest(frame, strategies, **SHORT, **options).record.config["settings"]["execution"]
+
+    assert find(old) == "same-close" and find(new) == find("cash") == "next-close"
+    assert find({"old": old, "cash": "cash"}, execution="next-close") == "next-close"
+    with pytest.raises(SettingsError, match="execution: the policies were made for different ones"):
+        find({"old": old, "new": new})
+    assert find({"old": old, "new": new}, execution="same-close") == "same-close"
+
+
+def test_renamed_benchmarks_are_still_rivals_and_the_reference(frame):
+    given = {"mine": policy(), "best": "maximum-return", "1/N": "equal-weight"}
+    mine, behind, best, _, equal, shielded = backtest(frame, given, **SHORT).record.metrics
+    assert list(mine["against"]) == list(behind["against"]) == ["best", "best + shield", "1/N"]
+    assert mine["against"]["1/N"]["growth"] == pytest.approx(
+        np.log(mine["final_wealth"] / equal["final_wealth"]), rel=1e-6
+    )
+    assert best["same_risk"]["reference"] == equal["same_risk"]["reference"] == "1/N + shield"
+    assert shielded["same_risk"] is None and best["against"] == {}
+
+
 def test_every_sort_of_strategy_in_one_table(frame):
     pytest.importorskip("skfolio")
     from skfolio.optimization import InverseVolatility
