@@ -56,7 +56,7 @@ class PathShield:
     @classmethod
     def of(cls, history: Market, known: Mask, limit: CvarLimit) -> Self:
         """At the last close of the history, for paths of the assets `known` [A]."""
-        listed = history.listed[-(WINDOW + 2) :, known].all(axis=1)[::-1]
+        listed = np.flip(history.listed[-(WINDOW + 2) :, known].all(axis=1))
         # Of a run of prices up to today the first one has no return yet.
         sessions = (len(listed) if listed.all() else int(listed.argmin())) - 1
         past = np.where(known, history.gross_returns[len(history) - sessions :], 1.0)
