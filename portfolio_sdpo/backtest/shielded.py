@@ -45,7 +45,7 @@ def shield_track(
 ) -> ShieldedStrategy | FilteredShieldStrategy:
     """The decisions of a strategy's own track, made every so many sessions, behind the form of the shield.
 
-    The filtered form only sells between decisions, so there a decision to change nothing asks anew for what the
+    The filtered form only sells between decisions, so there a decision to change nothing asks again for what the
     strategy held on its own track; behind the calibrated one it changes nothing.
     """
     unchanged = track.unchanged if form == "calibrated" else ()
