@@ -48,7 +48,7 @@ def test_the_same_behind_the_shield_if_it_is_trained_through_it(prices):
 
 
 def test_a_shared_policy_has_no_trained_risk(prices):
-    agent = build_agent(preset("shared"))
+    agent = build_agent(preset("default"))
     with pytest.raises(SettingsError, match="trained on no scenarios"):
         measure_deployed_risk(agent, Market.from_prices(prices(100, 2, gaps=False)), 100)
 
