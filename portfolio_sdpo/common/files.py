@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 CONFIG = "config.json"
+SEAL = "sha256"
+"""The entry of a sealed object that holds the hash of the others."""
+SUMS = "SHA256SUMS"
+"""The hashes of a folder's files, as `sha256sum -c` reads them."""
 
 
 def data_directory() -> Path:
@@ -91,7 +95,11 @@ def make_id(created: datetime, content: Any) -> str:
 
 @dataclass(frozen=True)
 class FolderStore:
-    """All folders of one sort: each is complete or absent, and is never written to again."""
+    """All folders of one sort: each is complete or absent, and is never written to again.
+
+    A folder holds the hashes of its files, and a file that was changed is not read. Folders of earlier versions, which
+    hold no hashes, are read as they are.
+    """
 
     noun: str
     """What a folder holds, as errors call it."""
@@ -127,11 +135,12 @@ class FolderStore:
     def write(self, folder: Path, contents: Mapping[str, bytes]) -> None:
         """Write the files into a new folder; a failure leaves no folder."""
         self.check_free(folder)
+        sums = "".join(f"{_hash_bytes(content)}  {name}\n" for name, content in contents.items())
         temporary = folder.parent / f".{folder.name}.{secrets.token_hex(4)}"
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             temporary.mkdir()
-            for name, content in contents.items():
+            for name, content in {**contents, SUMS: sums.encode()}.items():
                 with (temporary / name).open("wb") as file:
                     file.write(content)
                     file.flush()
@@ -154,15 +163,19 @@ class FolderStore:
         return tuple(sorted((path for path in found if (path / CONFIG).is_file()), reverse=True))
 
     def read(self, folder: Path, name: str) -> bytes:
-        """Return the content of a file."""
+        """Return the content of a file; a `RunError` if it is not what was written."""
         try:
-            return (folder / name).read_bytes()
+            content = (folder / name).read_bytes()
+            written = _read_sums(folder / SUMS).get(name)
         except (FileNotFoundError, NotADirectoryError):
             raise RunError(
                 f"{folder} holds no {name}, so it is no {self.noun}: name a folder that `{self.command}` made."
             ) from None
         except OSError as error:
             raise RunError(f"{folder / name} cannot be read ({error.strerror}): correct its permissions.") from None
+        if written not in (None, _hash_bytes(content)):
+            raise self.damaged(folder, name, ValueError("it was changed after it was written"))
+        return content
 
     def read_json(self, folder: Path, name: str) -> dict[str, Any]:
         """Read an object that `to_json` wrote."""
@@ -191,6 +204,40 @@ class FolderStore:
 def to_json(value: dict[str, Any]) -> bytes:
     """Return the object, with the version of the format, as the content of a JSON file."""
     return (json.dumps({"format": FORMAT, **value}, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
+
+
+def seal_json(content: dict[str, Any]) -> bytes:
+    """The object as JSON, with a hash of everything in it.
+
+    >>> open_sealed_json(seal_json({"wealth": 1.25}))
+    {'wealth': 1.25}
+    """
+    return json.dumps(content | {SEAL: _hash_content(content)}).encode()
+
+
+def open_sealed_json(sealed: bytes) -> dict[str, Any]:
+    """The object that was sealed; a `ValueError` if it was changed since, or never sealed."""
+    content = json.loads(sealed)
+    if not isinstance(content, dict) or content.pop(SEAL, None) != _hash_content(content):
+        raise ValueError("its hash does not match its content")
+    return content
+
+
+def _hash_content(content: dict[str, Any]) -> str:
+    return _hash_bytes(json.dumps(content, sort_keys=True).encode())
+
+
+def _hash_bytes(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _read_sums(path: Path) -> dict[str, str]:
+    """The hashes of a folder's files by name; none where an earlier version wrote it."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return {}
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
 def try_lock(file: IO[Any]) -> bool:

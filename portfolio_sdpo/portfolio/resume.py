@@ -8,12 +8,14 @@ checkpoint-*.safetensors  the learner after so many decisions or updates (`rl.ch
 decisions.json            of a backtest: the agent, and its decisions, warnings and trace so far
 training.json             of a training: the trace so far
 
-The JSON file is written first: after a crash in between, it is cut back to the checkpoint. Damaged files do not count.
+The JSON file is written first: after a crash in between, it is cut back to the checkpoint. Both hold a hash of their
+content: what was changed since does not count, and is made again. So is what an earlier version saved without a hash.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import time
 import warnings
@@ -25,7 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.common.files import data_directory, try_lock, write_atomically
+from portfolio_sdpo.common.files import data_directory, open_sealed_json, seal_json, try_lock, write_atomically
 from portfolio_sdpo.errors import CheckpointError, Interruption
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import Array, Market
@@ -37,6 +39,8 @@ TRAINING_FILE = "training.json"
 LOCK = ".lock"
 MAX_SAVING_SHARE = 0.02
 """Of the time of a backtest, that saving may take."""
+
+log = logging.getLogger("portfolio_sdpo.resume")
 
 
 def home() -> Path:
@@ -63,11 +67,7 @@ def discard_run(run: str) -> None:
 
 def count_saved_decisions(run: str) -> int:
     """How many decisions of a backtest would not have to be made again."""
-    content = _read(home() / run / DECISIONS_FILE)
-    try:
-        made = len(content["decisions"])
-    except (KeyError, TypeError):
-        return 0
+    made = len(_read(home() / run / DECISIONS_FILE).get("decisions", ()))
     return max((number for number, _ in _numbered_checkpoints(home() / run, made)), default=0)
 
 
@@ -151,7 +151,7 @@ class ResumableAgent:
             if self._lock is None:
                 self._cannot_save = True
                 return
-            write_atomically(self.folder / DECISIONS_FILE, json.dumps(content).encode())
+            write_atomically(self.folder / DECISIONS_FILE, seal_json(content))
             save_checkpoint(self.folder, self.agent.learner, len(self._decisions), self.run)
         except OSError:
             # A backtest that cannot be resumed is no reason to end it; if there is no room, the record will say so.
@@ -160,13 +160,10 @@ class ResumableAgent:
         self._save_seconds = self._last_save - started
 
     def _load(self) -> None:
-        content = _read(self.folder / DECISIONS_FILE)
-        try:
-            decisions, trace, assets = content["decisions"], content["trace"], content["assets"]
-        except (KeyError, TypeError):
+        content = _read(self.folder / DECISIONS_FILE, "its decisions are")
+        if not content:
             return
-        if not isinstance(decisions, list) or not isinstance(trace, list):
-            return
+        decisions, trace, assets = content["decisions"], content["trace"], content["assets"]
 
         def restore(path: Path, number: int) -> None:
             last = decisions[number - 1]
@@ -188,11 +185,8 @@ def resume_training(
     """
     run = make_run_id(agent, surroundings, "train")
     folder = home() / run
-    trace = _read(folder / TRAINING_FILE)
-    if isinstance(trace, list):
-        _restore_newest(
-            folder, len(trace), lambda path, number: agent.restore_training(path, run, assets, trace[:number])
-        )
+    trace = _read(folder / TRAINING_FILE, "the training is").get("trace", [])
+    _restore_newest(folder, len(trace), lambda path, number: agent.restore_training(path, run, assets, trace[:number]))
     if progress is not None:
         progress(len(agent.trace))
     with interrupt_held_back() as interrupted:
@@ -217,19 +211,26 @@ def _save_training(agent: Agent, folder: Path, run: str) -> str:
     assert agent.partial_learner is not None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / TRAINING_FILE, json.dumps(agent.trace).encode())
+        write_atomically(folder / TRAINING_FILE, seal_json({"trace": agent.trace}))
         save_checkpoint(folder, agent.partial_learner, len(agent.trace), run)
     except OSError as error:
         return f"nothing is saved, since {folder} cannot be written ({error.strerror})"
     return f"{len(agent.trace)} of {agent.settings.first} updates are saved"
 
 
-def _read(path: Path) -> Any:
-    """The content of a JSON file; None if there is none or it is damaged."""
+def _read(path: Path, lost: str | None = None) -> dict[str, Any]:
+    """The content of a file as it was saved; nothing if there is none, or if it was changed since.
+
+    lost: what is made again without it, for the sentence that says so.
+    """
     try:
-        return json.loads(path.read_bytes())
+        return open_sealed_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError):
-        return None
+        if lost is not None:
+            log.warning("%s was changed after it was saved, or is of an earlier version: %s made again.", path, lost)
+        return {}
 
 
 def _numbered_checkpoints(folder: Path, most: int) -> Iterator[tuple[int, Path]]:

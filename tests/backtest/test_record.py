@@ -132,6 +132,17 @@ def test_damage_is_named(record, tmp_path):
     with pytest.raises(RunError, match=r"holds no config\.json, so it is no backtest"):
         read_record(folder)
     write_record(record, "", folder)
+    content = bytearray((folder / "equity.parquet").read_bytes())
+    content[len(content) // 3] ^= 1
+    (folder / "equity.parquet").write_bytes(content)
+    with pytest.raises(RunError, match=r"equity\.parquet is damaged \(it was changed after it was written\)"):
+        read_table(folder, "equity")
+    text = (folder / "metrics.json").read_text()
+    (folder / "metrics.json").write_text(text.replace("1", "2", 1))
+    with pytest.raises(RunError, match=r"metrics\.json is damaged \(it was changed after it was written\)"):
+        read_metrics(folder)
+    (folder / "SHA256SUMS").unlink()  # a folder of an earlier version
+    read_table(folder, "weights")
     (folder / "equity.parquet").write_bytes(b"PAR1")
     with pytest.raises(RunError, match=r"equity\.parquet is damaged"):
         read_table(folder, "equity")

@@ -99,6 +99,7 @@ def test_folder_holds_everything_and_is_found_again(frame):
     result = run_backtest(settings())
     assert result.folder.parent == home()
     assert sorted(path.name for path in result.folder.iterdir()) == [
+        "SHA256SUMS",
         "config.json",
         "equity.parquet",
         "metrics.json",

@@ -212,6 +212,7 @@ def test_a_policy_from_before_there_was_a_choice_keeps_what_was_chosen_for_it(fr
     for field in ("execution", "training", "shield_form"):
         del config["settings"][field]
     (folder / "config.json").write_text(json.dumps(config))
+    (folder / "SHA256SUMS").unlink()
     loaded = SafeAllocator.load(folder)
     again = loaded.strategy("again").settings
     assert (again.execution, again.training, again.shield_form) == ("same-close", "from-cash", "filtered")
@@ -223,7 +224,12 @@ def test_a_policy_from_before_there_was_a_choice_keeps_what_was_chosen_for_it(fr
 
 def test_copies_pickles_and_folders_are_the_same_policy(frame, fitted, tmp_path):
     folder = fitted.save(tmp_path / "policy")
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "metrics.parquet", "policy.safetensors"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "SHA256SUMS",
+        "config.json",
+        "metrics.parquet",
+        "policy.safetensors",
+    ]
     expected = fitted.predict(frame)
     for twin in (SafeAllocator.load(folder), pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
         pd.testing.assert_series_equal(twin.predict(frame), expected)
@@ -234,6 +240,9 @@ def test_copies_pickles_and_folders_are_the_same_policy(frame, fitted, tmp_path)
     content = bytearray((folder / "policy.safetensors").read_bytes())
     content[-1] ^= 1
     (folder / "policy.safetensors").write_bytes(content)
+    with pytest.raises(RunError, match=r"policy\.safetensors is damaged"):
+        SafeAllocator.load(folder)
+    (folder / "SHA256SUMS").unlink()
     with pytest.raises(CheckpointError):
         SafeAllocator.load(folder)
     with pytest.raises(RunError, match=r"holds no config\.json"):

@@ -90,7 +90,7 @@ def contents(folder):
     return {
         path.name: path.read_bytes()
         for path in folder.iterdir()
-        if path.suffix != ".html" and "config" not in path.name
+        if path.suffix != ".html" and path.name not in ("config.json", "SHA256SUMS")
     }
 
 
@@ -174,22 +174,35 @@ def interrupted(tmp_path, settings=QUICK):
     return folder
 
 
-@pytest.mark.parametrize("name", ["decisions.json", "decisions", "newest", "all"])
-def test_what_is_damaged_is_done_again(whole, tmp_path, name):
+def alter(path, kind):
+    """An end that is no JSON, one digit of one weight, or what earlier versions wrote: no hash."""
+    content = json.loads(path.read_text())
+    if kind == "end":
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    elif kind == "digit":
+        content["decisions"][0]["weights"][0] += 0.001
+        path.write_text(json.dumps(content))
+    else:
+        del content["sha256"]
+        path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("name", ["end", "digit", "hash", "newest", "all"])
+def test_what_is_damaged_is_done_again(whole, tmp_path, name, caplog):
     folder = interrupted(tmp_path)
     files = sorted(folder.glob("*.safetensors"))
     assert len(files) == 2
-    if name == "decisions":  # JSON, but not what is expected in it
-        content = json.loads((folder / "decisions.json").read_text())
-        (folder / "decisions.json").write_text(json.dumps(content | {"decisions": [{} for _ in content["decisions"]]}))
-        files = []
-        name = "all"
-    for path in {"newest": files[-1:], "all": files}.get(name, [folder / name]):
-        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    if name in ("newest", "all"):
+        for path in files[-1:] if name == "newest" else files:
+            path.write_bytes(path.read_bytes()[:-1] + b"?")
+    else:
+        alter(folder / "decisions.json", name)
     told = []
     run(tmp_path / "out", progress=lambda *news: told.append(news))
     assert (told[0][1] > 0) == (name == "newest")
     assert contents(tmp_path / "out") == whole[(0,)]
+    words = "decisions.json was changed after it was saved, or is of an earlier version: its decisions are made again."
+    assert (words in caplog.text) == (name in ("end", "digit", "hash"))
 
 
 def test_other_settings_are_another_walk_and_restart_forgets(tmp_path):

@@ -53,6 +53,7 @@ def test_it_comes_back_as_it_was(frame, learner):
     trained = train_agent(settings, snapshot="walk", seed=3, label="mine")
     assert trained.folder.parent == FOLDERS.home() and FOLDERS.list() == (trained.folder,)
     assert sorted(path.name for path in trained.folder.iterdir()) == [
+        "SHA256SUMS",
         "config.json",
         "metrics.parquet",
         "policy.safetensors",
@@ -94,6 +95,7 @@ def test_an_agent_from_before_there_was_a_choice_keeps_the_filtered_shield(tmp_p
     config = json.loads((folder / "config.json").read_text())
     del config["settings"]["shield_form"]
     (folder / "config.json").write_text(json.dumps(config))
+    (folder / "SHA256SUMS").unlink()
     agent, (market, _) = load_agent(folder), load_latest("walk", "zero")
     assert agent.settings.shield_form == "filtered"
     assert SafeAllocator.load(folder).settings["shield_form"] == "filtered"
@@ -135,6 +137,11 @@ def test_what_goes_wrong_leaves_nothing(tmp_path, monkeypatch):
 def test_damage_is_told(tmp_path):
     folder = train_agent(QUICK, snapshot="walk", folder=tmp_path / "agent").folder
     whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "config.json").write_bytes(whole["config.json"].replace(b'"fee": 0', b'"fee": 1'))
+    with pytest.raises(RunError, match=r"config\.json is damaged \(it was changed after it was written\)"):
+        load_agent(folder)
+    (folder / "config.json").write_bytes(whole["config.json"])
+    (folder / "SHA256SUMS").unlink()  # as in folders of earlier versions
     for name, content, error, message in [
         ("policy.safetensors", whole["policy.safetensors"][:-9], CheckpointError, "is corrupt"),
         ("policy.safetensors", None, RunError, "holds no policy.safetensors, so it is no agent: .* `train` made"),
