@@ -8,13 +8,11 @@ deleted.
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from anyio.to_thread import run_sync
@@ -123,25 +121,6 @@ def read_secret(headers: Mapping[bytes, bytes]) -> str | None:
         return token.strip()
     key = headers.get(b"x-api-key")
     return None if key is None else key.decode("latin-1")
-
-
-def is_cross_site(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a browser reports that a page of another site sent the request."""
-    origin = headers.get(b"origin")
-    return headers.get(b"sec-fetch-site") == b"cross-site" or (
-        origin is not None and not is_local_host(origin.partition(b"://")[2])
-    )
-
-
-@lru_cache(maxsize=256)
-def is_local_host(header: bytes) -> bool:
-    """Whether a Host header names this machine by a loopback address or as localhost."""
-    host = header.decode("latin-1")
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    try:
-        return name.lower() == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _hash_secret(secret: str) -> bytes:

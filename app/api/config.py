@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from typing import Literal
 
 from pydantic import Field
 
-from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.common.hosts import is_loopback
 from portfolio_sdpo.serving import AnswerSettings
 
 AuditMode = Literal["batched", "strict"]
@@ -49,16 +47,3 @@ class ServeSettings(AnswerSettings):
     def loopback(self) -> bool:
         """Whether only this machine can reach the service."""
         return is_loopback(self.host)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether every address of a host belongs to this machine only.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    try:
-        found = {str(address[4][0]) for address in socket.getaddrinfo(host, None)}
-    except (OSError, UnicodeError):
-        raise SettingsError(f"host: {host!r} is not an address of this machine; give one such as 127.0.0.1.") from None
-    return bool(found) and all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)

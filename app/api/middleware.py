@@ -19,10 +19,11 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import Message, Receive, Scope, Send
 
+from portfolio_sdpo.common.hosts import FORWARDED, is_local_request
 from portfolio_sdpo.errors import PortfolioSdpoError, RegistryError
 from portfolio_sdpo.registry import ApiKey
 
-from .auth import is_cross_site, is_local_host, read_secret
+from .auth import read_secret
 from .deps import DeclaredAccess, Services
 from .errors import ProblemError, to_problem
 from .services.bodies import BodyBudget
@@ -34,10 +35,6 @@ SECURITY_HEADERS = [
     (b"referrer-policy", b"no-referrer"),
 ]
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-FORWARDED = frozenset(
-    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
-)
-"""Headers by which a proxy says that it passes on the request of somebody else."""
 READ_HEADERS = FORWARDED | {
     b"authorization",
     b"x-api-key",
@@ -133,7 +130,7 @@ class RequestMiddleware:
         if path in self.public:
             scope["known"] = await self._is_known(headers, caller)
         elif not self.keys.required:
-            if not _is_local(headers):
+            if not is_local_request(headers):
                 raise ProblemError(
                     "host-refused",
                     "Without API keys only requests of this machine to localhost are answered, and none that a proxy "
@@ -154,7 +151,7 @@ class RequestMiddleware:
         """Whether a caller of a public address may be told more: with a key, or where none is needed."""
         self._count_request(caller)
         if not self.keys.required:
-            return _is_local(headers)
+            return is_local_request(headers)
         secret = read_secret(headers)
         try:
             return secret is not None and (self.keys.find(secret) or await self.keys.check(secret)) is not None
@@ -214,11 +211,6 @@ class _BoundedBody:
 def _compile_beginning(template: str) -> re.Pattern[str]:
     """Matches paths that begin as the route's template says: a router may ignore what follows, such as a line break."""
     return re.compile(compile_path(template)[0].pattern.removesuffix("$"))
-
-
-def _is_local(headers: dict[bytes, bytes]) -> bool:
-    """Whether a request comes from this machine itself: from no proxy, and from no web page that resolves to it."""
-    return is_local_host(headers.get(b"host", b"")) and not is_cross_site(headers) and FORWARDED.isdisjoint(headers)
 
 
 def _body_too_large(max_bytes: int) -> ProblemError:

@@ -1,12 +1,12 @@
 """`python -m portfolio_sdpo_app.dashboard '{"server.port": 8501}'`: Streamlit's server with settings of Streamlit.
 
-What is added to it, by the means that it has for that: what a page needs is imported before somebody opens one, the
-document of the Backtest page has its first screen in it, and the default page is found at its name too.
+What is added to it, by the means that it has for that: a gate before everything, what a page needs is imported before
+somebody opens one, the document of the Backtest page has its first screen in it, and the default page is found at its
+name too.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import sys
 import threading
@@ -16,19 +16,32 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import streamlit as st
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
+from portfolio_sdpo.common.hosts import is_local_host, is_loopback
+
+from .data.registry import open_registry
 from .navigation import HOME
+from .server.gate import Gate
+from .server.login import Login
 
 
 def make_app() -> st.App:
     """The application."""
     script = Path(__file__).parent / "server" / "script.py"
-    return st.App(
-        script, lifespan=_lifespan, routes=[Route("/backtest", serve_backtest_page), Route(f"/{HOME}", go_home)]
-    )
+    routes = [Route("/backtest", serve_backtest_page), Route(f"/{HOME}", go_home)]
+    return st.App(script, lifespan=_lifespan, routes=routes, middleware=[Middleware(guard)])
+
+
+def guard(app: ASGIApp) -> Gate:
+    """The gate for the address that the server listens on, which is known once it runs."""
+    local = is_loopback(st.get_option("server.address") or "0.0.0.0")
+    name = st.get_option("browser.serverAddress") or "localhost"
+    return Gate(app, None if local else Login(open_registry), None if is_local_host(name.encode()) else name)
 
 
 async def go_home(request: Request) -> Response:
@@ -42,18 +55,9 @@ def serve_backtest_page(request: Request) -> Response:
     from .server.first_paint import make_document, read_streamlit_document
 
     # What is seen first does not depend on the strategy; Streamlit's own parameters change how a page looks.
-    plain = set(request.query_params) <= {"run", "strategy", "seed"} and _is_own_host(request.url.hostname or "")
+    plain = set(request.query_params) <= {"run", "strategy", "seed"}
     text = make_document(request.query_params.get("run")) if plain else read_streamlit_document()
     return HTMLResponse(text, headers={"Cache-Control": "no-cache"})
-
-
-def _is_own_host(host: str) -> bool:
-    """Whether a page from elsewhere cannot have made a browser believe that it lives here, by a name of its own."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return host in ("localhost", st.get_option("browser.serverAddress"))
-    return True
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ import typer
 
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._registry import Place
+from portfolio_sdpo.common.hosts import is_loopback
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import MissingExtraError, SettingsError
 
@@ -45,17 +46,16 @@ def dashboard(
 ) -> None:
     """Show weights, backtests, training and data in a browser.
 
-    Backtests and retraining can be started from there as well.
+    Backtests and retraining can be started from there as well. On an address that others can reach, visitors log in
+    with an API key of the scope `train`.
     """
     for name in NEEDED:
         require_extra("The dashboard", name, "dashboard")
     if importlib.util.find_spec("portfolio_sdpo_app.dashboard") is None:
         raise MissingExtraError("The dashboard is not installed: install portfolio_sdpo again.")
     port = _check_port(host, port)
-    if not host.startswith("127.") and host not in ("localhost", "::1"):
-        typer.echo(
-            f"Everyone who can reach {host}:{port} can see everything and start jobs: put a login in front.", err=True
-        )
+    if not is_loopback(host):
+        _check_keys(host, place)
     if place is not None:
         os.environ["PORTFOLIO_SDPO_REGISTRY"] = place
     options = SETTINGS | {
@@ -65,6 +65,18 @@ def dashboard(
     }
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", "portfolio_sdpo_app.dashboard", json.dumps(options)])
+
+
+def _check_keys(host: str, place: str | None) -> None:
+    """Refuse to listen for other machines unless somebody can log in."""
+    from portfolio_sdpo.registry import Registry
+
+    with Registry.open(place, create=False) as registry:
+        if not any(key.allows("train") for key in registry.api_keys()):
+            raise SettingsError(
+                f"host: {host} can be reached from other machines, and the registry has no API key to log in with: "
+                "create one with `portfolio-sdpo keys create NAME --scope train`, or stay on 127.0.0.1."
+            )
 
 
 def _check_port(host: str, port: int) -> int:
