@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 import torch
 
+from .forks import forking
+
 torch.set_num_threads(1)
 
 
@@ -19,6 +21,13 @@ def random_prices(sessions=90, stocks=4, seed=0, gaps=True):
         prices[sessions // 2 : sessions // 2 + 2, 3] = np.nan  # suspended
     days = pd.bdate_range("2019-01-02", periods=sessions)
     return pd.DataFrame(prices, index=days, columns=[f"S{i}" for i in range(stocks)])
+
+
+@pytest.fixture(scope="session")
+def forks():
+    """Starts commands in processes of their own, without their imports."""
+    with forking() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

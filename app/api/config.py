@@ -38,6 +38,10 @@ class ServeSettings(AnswerSettings):
     """Seconds that the body of a request may take to arrive."""
     decision_timeout: float = Field(default=60.0, gt=0)
     """Seconds that a decision on posted prices may take, with the time that it waits for its turn."""
+    shadow: str | None = None
+    """A model that decides beside the champion, is audited, and is not served as weights; see `services.shadow`."""
+    access_log: bool = False
+    """Log a line for every request."""
     check_every: float = Field(default=0.5, gt=0)
     """Seconds between two checks of champion, prices and keys."""
     lease: float = Field(default=15.0, gt=0)

@@ -27,8 +27,10 @@ from .services.auditor import Auditor
 from .services.bodies import BodyBudget
 from .services.decisions import DecisionQueue
 from .services.metrics import Metrics
+from .services.posted_prices import PostedDecisions
 from .services.publisher import Publisher
 from .services.retrain_jobs import RetrainJobs
+from .services.shadow import Shadow
 
 
 class Services:
@@ -45,6 +47,8 @@ class Services:
         self.queue = DecisionQueue()
         # Apart from the publisher's, which would wait for decisions on accounts.
         self.accounts = ChampionDecisions(registry)
+        self.shadow = Shadow(registry, settings, self.auditor)
+        self.posted = PostedDecisions(registry, settings)
         self.bodies = BodyBudget(settings.max_bodies, settings.max_body)
 
 

@@ -56,6 +56,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "host-refused": (403, "The host is not allowed"),
     "several-hosts": (400, "The host is ambiguous"),
     "not-found": (404, "Not found"),
+    "no-shadow": (404, "No model is in shadow"),
     "body-too-large": (413, "The body is too large"),
     "unsupported-media-type": (415, "Unsupported media type"),
     "too-many-requests": (429, "Too many requests"),

@@ -46,6 +46,7 @@ def create_app(settings: ServeSettings, registry: Registry) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        build_routes(app)
         await run_sync(start_services, services)
         yield
         await run_sync(stop_services, services)
@@ -71,6 +72,16 @@ def create_app(settings: ServeSettings, registry: Registry) -> ASGIApp:
     return RequestMiddleware(app, services, access)
 
 
+def build_routes(app: FastAPI) -> None:
+    """Let FastAPI build what it would build for the first request.
+
+    It silences warnings meanwhile, which must not happen while other threads do the same.
+    """
+    scope = {"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": [], "path_params": {}}
+    for route in app.router.routes:
+        route.matches(scope)
+
+
 def list_all_access() -> list[DeclaredAccess]:
     """Every route of the application with the scope that it declares."""
     versioned = [access for router in ROUTERS for access in list_access(router, ROOT)]
@@ -90,11 +101,13 @@ def start_services(services: Services) -> None:
     services.keys.start()
     services.auditor.start()
     services.publisher.start()
+    services.shadow.start()
 
 
 def stop_services(services: Services) -> None:
     """Write the audit rows that are still queued, and end."""
     services.publisher.close()
+    services.shadow.close()
     services.keys.close()
     services.retraining.close()
     services.queue.close()

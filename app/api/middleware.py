@@ -26,6 +26,8 @@ from portfolio_sdpo.registry import ApiKey
 from .auth import read_secret
 from .deps import DeclaredAccess, Services
 from .errors import ProblemError, to_problem
+from .logs import ACCESS
+from .logs import request_id as current_request
 from .services.bodies import BodyBudget
 from .services.rate_limiter import RateLimiter
 
@@ -47,6 +49,7 @@ READ_HEADERS = FORWARDED | {
 """The request headers that are looked at here."""
 
 log = logging.getLogger("portfolio_sdpo.api")
+access_log = logging.getLogger(ACCESS)
 
 
 class BodyTooLarge(HTTPException):
@@ -85,6 +88,7 @@ class RequestMiddleware:
         headers = {name: value for name, value in scope["headers"] if name in READ_HEADERS}
         request_id = self._choose_request_id(headers.get(b"x-request-id"))
         scope["request_id"] = request_id
+        current_request.set(request_id)
         status = 500
 
         async def send_with_headers(message: Message) -> None:
@@ -110,8 +114,10 @@ class RequestMiddleware:
         finally:
             if body is not None:
                 body.release()
-            route = getattr(scope.get("route"), "path", "other")
-            self.metrics.count(scope["method"], route, status, time.perf_counter() - began)
+            route, seconds = getattr(scope.get("route"), "path", "other"), time.perf_counter() - began
+            self.metrics.count(scope["method"], route, status, seconds)
+            if self.settings.access_log:
+                _log_access(scope, route, status, seconds)
 
     def _choose_request_id(self, header: bytes | None) -> str:
         if header is not None:
@@ -206,6 +212,13 @@ class _BoundedBody:
     def release(self) -> None:
         """Give the bytes back when the request has ended."""
         self._budget.give_back(self._caller, self._taken)
+
+
+def _log_access(scope: Scope, route: str, status: int, seconds: float) -> None:
+    """A line about a request; without its query and its headers, which may hold what is secret."""
+    told = {"method": scope["method"], "route": route, "status": status, "seconds": round(seconds, 6)}
+    told["caller"] = scope.get("caller", "unknown")
+    access_log.info("%(method)s %(route)s %(status)d %(seconds).4f s %(caller)s", told, extra={"access": told})
 
 
 def _compile_beginning(template: str) -> re.Pattern[str]:

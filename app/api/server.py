@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import Callable
 
@@ -13,6 +12,7 @@ from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.registry import Registry
 
 from .config import ServeSettings
+from .logs import LogFormat, configure_logs
 from .main import create_app
 from .protocol import BACKLOG, ConnectionLimits, bound_connections
 
@@ -20,19 +20,20 @@ GRACE = 10
 """Seconds that open requests get to finish."""
 
 
-def serve(settings: ServeSettings, tell: Callable[[str], None], *, access_log: bool = False) -> None:
+def serve(settings: ServeSettings, tell: Callable[[str], None], log_format: LogFormat = "text") -> None:
     """Serve until SIGINT or SIGTERM; `tell` is called with the address once the service listens."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    configure_logs(log_format)
     # Decisions are computed with one thread each, since several may be computed at once.
     torch.set_num_threads(1)
     with Registry.open(settings.registry, create=False) as registry:
         check_keys(settings, registry)
+        if settings.shadow is not None:
+            registry.model(settings.shadow)  # an unknown one is refused now
         listener = listen(settings)
         config = uvicorn.Config(
             create_app(settings, registry),
             log_config=None,
-            access_log=access_log,
+            access_log=False,  # the middleware's lines have the request id
             server_header=False,
             # Behind a proxy keys tell callers apart; a caller must not be able to choose its own address.
             proxy_headers=False,

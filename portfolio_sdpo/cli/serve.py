@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from portfolio_sdpo.cli import _completion
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.common.plugins import missing_extra
+from portfolio_sdpo.errors import SettingsError
 
 PREFIX = "PORTFOLIO_SDPO_SERVE_"
 
@@ -128,9 +130,28 @@ def serve(
             help="Seconds that a decision on posted prices may take.",
         ),
     ] = 60.0,
+    shadow: Annotated[
+        str | None,
+        typer.Option(
+            "--shadow",
+            metavar="MODEL",
+            envvar=PREFIX + "SHADOW",
+            help="A model that decides beside the champion and is audited, but not served.",
+            autocompletion=_completion.models,
+        ),
+    ] = None,
     access_log: Annotated[
         bool, typer.Option("--access-log", envvar=PREFIX + "ACCESS_LOG", help="Log every request.")
     ] = False,
+    log_format: Annotated[
+        str,
+        typer.Option(
+            "--log-format",
+            metavar="text|json",
+            envvar=PREFIX + "LOG_FORMAT",
+            help="Lines of text or of JSON, with the ids of requests.",
+        ),
+    ] = "text",
 ) -> None:
     """Serve the champion's weights over HTTP.
 
@@ -160,8 +181,12 @@ def serve(
         header_timeout=header_timeout,
         body_timeout=body_timeout,
         decision_timeout=decision_timeout,
+        shadow=shadow,
+        access_log=access_log,
     )
-    server.serve(settings, lambda address: typer.echo(f"Serving {address}"), access_log=access_log)
+    if log_format not in ("text", "json"):
+        raise SettingsError(f"log-format: must be text or json (got {log_format!r}).")
+    server.serve(settings, lambda address: typer.echo(f"Serving {address}"), log_format)
 
 
 def register(root: typer.Typer) -> None:

@@ -133,15 +133,18 @@ def agent_from_parts(parts: Mapping[str, bytes], folder: Path) -> Agent:
     return agent
 
 
-def today(agent: Agent, market: Market, weights: Array) -> dict[str, Any]:
-    """Weights before and after the shield, and their CVaR against the limit: as trained for, and on the past."""
+def today(agent: Agent, market: Market, weights: Array, promised: float | None = None) -> dict[str, Any]:
+    """Weights before and after the shield, and their CVaR against the limit: as trained for, and on the past.
+
+    promised: what `estimate_promise` of this agent at this close is, if it is known.
+    """
     limit = agent.settings.limit
     checked = shield(weights, market, limit, form=agent.settings.shield_form)
     return {
         "weights": named_weights(market.assets, weights),
         "shielded": named_weights(market.assets, checked.weights),
         "limit": limit.bound,
-        "promised": agent.estimate_promise(market),
+        "promised": agent.estimate_promise(market) if promised is None else promised,
         "past": checked.before,
         "past_shielded": checked.after,
         "kappa": checked.kappa,

@@ -109,8 +109,11 @@ class Archives(Repository):
         )
         with self.database.writing() as connection:
             head = CHAIN.lock(connection)
-            if _get_start(_read_archives(connection)) != start:
-                raise RegistryUnavailableError("The audit log is being archived by another process: wait for its end.")
+            now = connection.execute(sa.select(schema.identity.c.generation)).scalar_one()
+            if now != generation or _get_start(_read_archives(connection)) != start:
+                raise RegistryUnavailableError(
+                    "The audit log was archived or restored by another process meanwhile: archive it again."
+                )
             CHAIN.append(connection, head, [_make_row("archived", archive)])
             connection.execute(table.delete().where(table.c.seq.between(archive.first_seq, archive.last_seq)))
         return archive

@@ -83,6 +83,7 @@ def back_up(registry: Registry, path: Path) -> None:
             if registry.database.embedded:
                 _copy_sqlite(Path(registry.place), temporary)
                 _check_copy(temporary, registry.archive_folder)
+                _leave_wal_mode(temporary)
             else:
                 _dump_postgresql(registry.database, temporary)
             _publish(temporary, path)
@@ -123,12 +124,8 @@ def _replace_sqlite(copy: Path, target: Path, origin: str, force: bool) -> Path 
         _publish(copy, target)
         return None
     kept = target.with_name(f"{target.name}.before-restore-{utc_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
-    try:
-        with Registry.open(str(target), create=False) as current:
-            known = current.look().id
-    except RegistryError:
-        known = None  # damaged, which is a good reason to restore
-    if known is None:
+    known = _read_id(target)
+    if known is None:  # damaged, which is a good reason to restore
         for suffix in ("", "-wal", "-shm"):
             if Path(f"{target}{suffix}").exists():
                 os.replace(f"{target}{suffix}", f"{kept}{suffix}")
@@ -138,17 +135,63 @@ def _replace_sqlite(copy: Path, target: Path, origin: str, force: bool) -> Path 
         raise SettingsError(
             f"backup: it is of another registry than {target}; add --force to replace that one all the same."
         )
-    _copy_sqlite(target, kept)
-    # Into the open file and in one transaction: services keep reading the old state until it is committed.
-    _copy_sqlite(copy, target)
+    _replace_rows(copy, target, kept)
     return kept
+
+
+def _read_id(place: Path) -> str | None:
+    """The id of the registry in a file; None if the file is damaged, an error if it only cannot be read now."""
+    try:
+        with Registry.open(str(place), create=False) as current:
+            return current.look().id
+    except RegistryError:
+        try:
+            with closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)) as connection:
+                (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            return None
+        if found == "ok":
+            raise
+        return None
+
+
+def _replace_rows(copy: Path, target: Path, kept: Path) -> None:
+    """Keep the state of before, and put the rows of the copy in its place, in one transaction.
+
+    Nothing is written to the registry between the two, and services read the old state until it is committed.
+    """
+    with closing(sqlite3.connect(target, timeout=30.0, isolation_level=None)) as connection:
+        connection.execute("ATTACH DATABASE ? AS copy", (str(copy),))
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            _copy_sqlite(target, kept)
+            find_triggers = "SELECT name, sql FROM {}.sqlite_master WHERE type = 'trigger'"
+            triggers = connection.execute(find_triggers.format("copy")).fetchall()
+            for name, _ in connection.execute(find_triggers.format("main")).fetchall():  # by which the logs only grow
+                connection.execute(f'DROP TRIGGER main."{name}"')
+            for table in reversed(TABLES):
+                connection.execute(f'DELETE FROM main."{table}"')
+            for table in TABLES:
+                columns = ", ".join(f'"{row[1]}"' for row in connection.execute(f'PRAGMA main.table_info("{table}")'))
+                connection.execute(f'INSERT INTO main."{table}" ({columns}) SELECT {columns} FROM copy."{table}"')
+            for _, sql in triggers:
+                connection.execute(sql)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
 
 
 def _copy_sqlite(source: Path, target: Path) -> None:
     if not source.exists():
         raise NotRegisteredError(f"There is no registry at {source}: correct the place.")
+    # In WAL mode SQLite writes beside the file even to read it, which a folder may refuse where nobody else writes.
+    still = not os.access(source.parent, os.W_OK) and not Path(f"{source}-wal").exists()
+    place = f"{source.absolute().as_uri()}?mode=ro{'&immutable=1' * still}"
     with (
-        closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True, timeout=30.0)) as origin,
+        closing(sqlite3.connect(place, uri=True, timeout=30.0)) as origin,
         closing(sqlite3.connect(target, timeout=30.0)) as copy,
     ):
         origin.backup(copy)  # all pages in one step, so that writers cannot make it start again
@@ -165,6 +208,12 @@ def _check_copy(path: Path, archives: Path) -> str:
     if not check.sound:
         raise RegistryUnavailableError(f"The copy of the registry is damaged ({check.problem}): use another backup.")
     return check.id
+
+
+def _leave_wal_mode(path: Path) -> None:
+    """One file, which can be read wherever it is put."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
 
 
 def _renew_generation(path: Path) -> None:

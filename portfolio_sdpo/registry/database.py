@@ -89,6 +89,8 @@ class Database:
         self._replacements = 0
         self._foreign: RegistryReplacedError | None = None
         """Raised by every transaction while the tables are those of another registry."""
+        self._distrusted: RegistryReplacedError | None = None
+        """Raised by every transaction while the tables are an older copy; see `witness`."""
         self._lock = threading.Lock()
 
     @property
@@ -127,11 +129,23 @@ class Database:
                 raise self._foreign
         return Identity(found.id, found.generation, self._replacements)
 
+    def distrust(self, problem: str | None) -> None:
+        """Refuse transactions from now on because of what contradicts the registry; None: no longer."""
+        self._distrusted = None
+        if problem is not None:
+            self._distrusted = RegistryReplacedError(
+                f"The registry at {self.place} was replaced: {problem}. Restore a backup with `portfolio-sdpo registry "
+                f"restore FILE`, or delete {self.place}.witness if this one is right."
+            )
+
     @contextmanager
-    def reading(self, *, still: bool = False) -> Iterator[sa.Connection]:
-        """A transaction that only reads; `still`: all its queries see the same moment."""
+    def reading(self, *, still: bool = False, trusted: bool = True) -> Iterator[sa.Connection]:
+        """A transaction that only reads.
+
+        still: all its queries see the same moment. trusted: only where nothing contradicts what the tables hold.
+        """
         with self._translate_errors():
-            self._check()
+            self._check(trusted=trusted)
             with self.engine.connect() as connection:
                 if still and not self.embedded:  # in SQLite every transaction does
                     connection.execution_options(isolation_level="REPEATABLE READ")
@@ -146,8 +160,10 @@ class Database:
                 yield connection
             self._check()  # what was committed to a file that is gone was not written
 
-    def _check(self) -> None:
+    def _check(self, *, trusted: bool = True) -> None:
         """Raise a `RegistryReplacedError` where a transaction would not reach the registry that was opened."""
+        if trusted and self._distrusted is not None:
+            raise self._distrusted
         if self._foreign is not None:
             raise self._foreign
         if self._file is not None and self._identify_file() != self._file:

@@ -8,6 +8,7 @@ which the note begins again.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,8 @@ import sqlalchemy as sa
 from portfolio_sdpo.registry import schema
 from portfolio_sdpo.registry.database import Database, Identity
 
+log = logging.getLogger("portfolio_sdpo.registry")
+
 LOGS = {table.name: table for table in (schema.promotions, schema.audit)}
 
 
@@ -27,11 +30,14 @@ def get_witness_path(place: Path | str) -> Path:
 
 
 def note_heads(database: Database, identity: Identity) -> str | None:
-    """Note how far the logs have come; returns what contradicts the last note, which then stays as it is."""
+    """Note how far the logs have come; returns what contradicts the last note, which then stays as it is.
+
+    While something contradicts it, transactions of this process are refused.
+    """
     if not database.embedded:
         return None
     noted = _read(database)
-    with database.reading(still=True) as connection:
+    with database.reading(still=True, trusted=False) as connection:
         problem = _find_contradiction(connection, identity, noted)
         heads = connection.execute(sa.select(schema.heads).where(schema.heads.c.name.in_(LOGS))).all()
     told = {
@@ -45,6 +51,7 @@ def note_heads(database: Database, identity: Identity) -> str | None:
         with suppress(OSError):  # a folder that cannot be written to; the registry itself says so
             temporary.write_text(json.dumps(told))
             os.replace(temporary, path)
+    database.distrust(problem)
     return problem
 
 
@@ -52,16 +59,24 @@ def find_replacement(database: Database, identity: Identity) -> str | None:
     """How the registry contradicts the last note about it, without a full stop; None if it does not."""
     if not database.embedded:
         return None
-    with database.reading(still=True) as connection:
+    with database.reading(still=True, trusted=False) as connection:
         return _find_contradiction(connection, identity, _read(database))
 
 
 def _read(database: Database) -> dict[str, Any]:
+    """The last note; nothing where there is none, or none that can be understood, which is then made anew."""
+    path = get_witness_path(database.place)
     try:
-        noted = json.loads(get_witness_path(database.place).read_text())
-    except (OSError, ValueError):
+        noted = json.loads(path.read_bytes())
+        heads = {name: [int(seq), str(hashed)] for name, (seq, hashed) in noted["heads"].items()}
+        if heads.keys() <= LOGS.keys():
+            return {"id": str(noted["id"]), "generation": str(noted["generation"]), "heads": heads}
+    except FileNotFoundError:
         return {}
-    return noted if isinstance(noted, dict) else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    log.warning("%s is damaged and is made anew: what it knew of the registry is not compared any more.", path)
+    return {}
 
 
 def _find_contradiction(connection: sa.Connection, identity: Identity, noted: dict[str, Any]) -> str | None:

@@ -22,11 +22,10 @@ from portfolio_sdpo.serving.answer import (
 from portfolio_sdpo.serving.champion import (
     ChampionDecisions,
     ChampionState,
-    Decision,
     NotServableError,
-    decide,
     leave_out_suspicious,
 )
+from portfolio_sdpo.serving.decision import Decision, TrainedAgents, decide
 from portfolio_sdpo.serving.orders import OrderRequest, Orders, explain_shield, order_champion
 
 __all__ = [
@@ -39,6 +38,7 @@ __all__ = [
     "OrderRequest",
     "Orders",
     "Refusal",
+    "TrainedAgents",
     "Weights",
     "answer_all_cash",
     "answer_decision",

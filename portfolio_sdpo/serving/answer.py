@@ -20,10 +20,10 @@ from portfolio_sdpo.serving.champion import (
     SAMPLE_CALENDAR,
     ChampionDecisions,
     ChampionState,
-    Decision,
     NotServableError,
     Suspicious,
 )
+from portfolio_sdpo.serving.decision import Decision
 from portfolio_sdpo.settings import Settings
 
 ENVIRONMENT = "PORTFOLIO_SDPO_SERVE_"
@@ -69,8 +69,8 @@ class ModelName(Schema):
     """Derived from the model's content: the same id is the same model, to the last bit."""
     label: str
     trained_up_to: date
-    promotion: int
-    """Number of the promotion that made it champion."""
+    promotion: int | None
+    """Number of the promotion that made it champion; None for a model in shadow."""
 
 
 class Data(Schema):
@@ -224,7 +224,7 @@ def make_answer(
     try:
         if state.error is not None:
             raise state.error
-        assert state.promotion is not None and state.model is not None and state.prices is not None
+        assert state.model is not None and state.prices is not None
         decision = decisions.decide(state.model, settings.suspicious, weigh, watch)
         age = count_sessions_since(decision.as_of, state.prices.calendar, decisions.now())
         if age > settings.max_age_sessions:
@@ -243,7 +243,7 @@ def make_answer(
 
 
 def answer_decision(
-    decision: Decision, promotion: Promotion, model: Model, age: int, calendar: str | None = SAMPLE_CALENDAR
+    decision: Decision, promotion: Promotion | None, model: Model, age: int, calendar: str | None = SAMPLE_CALENDAR
 ) -> Answer:
     """The answer for a decision; raises a `NotServableError` if no weights at all meet the limit."""
     today, limit = decision.today, Limit(**model.settings["limit"])
@@ -291,7 +291,7 @@ def answer_all_cash(
             as_of=None if decision is None else decision.as_of,
             **_describe_trade(decision, model, calendar),
             weights={asset: float(asset == CASH) for asset in assets},
-            model=None if promotion is None or model is None else _name_model(promotion, model),
+            model=None if model is None else _name_model(promotion, model),
             data=None if decision is None else _describe_data(decision.data, age),
             limit=None if model is None else Limit(**model.settings["limit"]),
             promised_cvar=None,
@@ -318,8 +318,9 @@ def _describe_trade(decision: Decision | None, model: Model | None, calendar: st
     }
 
 
-def _name_model(promotion: Promotion, model: Model) -> ModelName:
-    return ModelName(id=model.id, label=model.label, trained_up_to=model.as_of, promotion=promotion.seq)
+def _name_model(promotion: Promotion | None, model: Model) -> ModelName:
+    seq = None if promotion is None else promotion.seq
+    return ModelName(id=model.id, label=model.label, trained_up_to=model.as_of, promotion=seq)
 
 
 def _describe_data(data: Mapping[str, Any], age: int) -> Data:

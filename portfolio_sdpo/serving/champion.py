@@ -6,19 +6,18 @@ import hashlib
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, Literal
 
 from portfolio_sdpo.errors import ModelCorruptError, PortfolioSdpoError, RegistryError, RegistryUnavailableError
-from portfolio_sdpo.portfolio.agent import Agent
-from portfolio_sdpo.portfolio.market import Array, Market, all_cash, load_latest
-from portfolio_sdpo.portfolio.store import today
+from portfolio_sdpo.portfolio.market import Array, Market, load_latest
 from portfolio_sdpo.portfolio.suspicion import find_suspicion
 from portfolio_sdpo.prices.recent import describe_recent_problems
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Model, Promotion, Registry
+from portfolio_sdpo.serving.decision import Decision, TrainedAgents
 
 SAMPLE_CALENDAR = "XNYS"
 """Exchange calendar of the bundled sample."""
@@ -60,44 +59,11 @@ class ChampionState:
     """The champion and its prices at one moment."""
 
     promotion: Promotion | None
-    """None before the first, and after the champion was withdrawn."""
+    """None before the first, after the champion was withdrawn, and for a model in shadow."""
     model: Model | None
     prices: PriceVersion | None
     error: NotServableError | None
     """Why there is no champion, or why the model or its prices cannot be read."""
-
-
-@dataclass(frozen=True, eq=False)
-class Decision:
-    """What an agent decides at the last close of a market; it does not depend on when the question is asked."""
-
-    assets: tuple[str, ...]
-    as_of: date
-    today: Mapping[str, Any]
-    """Weights before and after the shield with their CVaR, see `portfolio.store.today`."""
-    data: Mapping[str, Any]
-    """Hash and origin of the prices, see `portfolio.market.load_latest`."""
-    waiting: str | None
-    """Why the agent holds only cash for now, if it does."""
-    remarks: tuple[str, ...] = ()
-    """What there is to say about the last prices."""
-
-
-def decide(agent: Agent, market: Market, data: Mapping[str, Any], held: Array | None = None) -> Decision:
-    """Let a freshly loaded agent decide at the last close, and apply the shield.
-
-    Where the prices are newer than the model, the agent trains on them first, as in a backtest.
-
-    Parameters
-    ----------
-    agent : as loaded from the registry; it is changed by its training
-    market : prices up to the close at which the decision is made
-    data : hash and origin of the prices, passed on to the decision
-    held : weights held now, shape (1 + stocks,), cash first; all cash if None
-    """
-    weights = agent.decide(market, all_cash(len(market.assets)) if held is None else held)
-    last: date = market.dates[-1].astype(date)
-    return Decision(market.assets, last, today(agent, market, weights), data, agent.waiting)
 
 
 def leave_out_suspicious(
@@ -124,6 +90,7 @@ class ChampionDecisions:
     def __init__(self, registry: Registry, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.registry = registry
         self.now = now
+        self._agents = TrainedAgents(registry)
         self._cache: OrderedDict[tuple[str, str], Decision] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -140,11 +107,21 @@ class ChampionDecisions:
                     "champion-withdrawn",
                     f"The champion {last.model_id} was withdrawn ({last.reason.rstrip('.')}): promote a model.",
                 )
-            model = self._load_model(promotion)
+            model = self._load_model(promotion.model_id)
             prices = _find_prices(model.config["data"].get("snapshot"))
         except NotServableError as error:
             return ChampionState(promotion, model, prices, error)
         return ChampionState(promotion, model, prices, None)
+
+    def read_model_state(self, model_id: str) -> ChampionState:
+        """A registered model, champion or not, and the latest version of its prices."""
+        model, prices = None, None
+        try:
+            model = self._load_model(model_id)
+            prices = _find_prices(model.config["data"].get("snapshot"))
+        except NotServableError as error:
+            return ChampionState(None, model, prices, error)
+        return ChampionState(None, model, prices, None)
 
     def decide(
         self,
@@ -170,14 +147,19 @@ class ChampionDecisions:
             self._cache[key] = decision
             return decision
 
-    def decide_previous_session(self, state: ChampionState) -> Decision | None:
+    def decide_previous_session(self, state: ChampionState, suspicious: Suspicious = "hold") -> Decision | None:
         """What the champion of the previous session decided at its close; None where that cannot be known.
 
-        If today's champion was trained on the last close already, it is the model that it replaced.
+        It is the session before the one that `decide` decides at. If today's champion was trained on that one already,
+        it is the model that it replaced.
         """
         if state.promotion is None or state.model is None or state.prices is None:
             return None
         market, data = self._load_prices(state.model)
+        try:
+            market, _ = leave_out_suspicious(market, self.now().astimezone(UTC).date(), suspicious, state.model.as_of)
+        except NotServableError:
+            return None
         if len(market) < 2:
             return None
         known = market.until(len(market) - 2)
@@ -202,9 +184,9 @@ class ChampionDecisions:
             self._cache.move_to_end(key)
         return self._cache.get(key)
 
-    def _load_model(self, promotion: Promotion) -> Model:
+    def _load_model(self, model_id: str) -> Model:
         try:
-            return self.registry.model(promotion.model_id)
+            return self.registry.model(model_id)
         except ModelCorruptError as error:
             raise NotServableError("model-corrupt", str(error)) from None
 
@@ -241,15 +223,11 @@ class ChampionDecisions:
         watch: Callable[[int], None] | None = None,
     ) -> Decision:
         try:
-            agent = self.registry.load_agent(model.id)
+            return self._agents.decide(model, market, data, held, watch)
         except RegistryUnavailableError:
             raise
         except RegistryError as error:
             raise NotServableError("model-corrupt", str(error)) from None
-        if watch is not None:
-            agent.watch = watch
-        try:
-            return decide(agent, market, data, held)
         except PortfolioSdpoError as error:
             raise NotServableError("cannot-decide", str(error)) from None
 

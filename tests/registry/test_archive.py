@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from sqlalchemy.exc import DBAPIError
 
+from portfolio_sdpo.errors import RegistryUnavailableError
 from portfolio_sdpo.registry import AuditEntry, archive, backup
 
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)
@@ -148,3 +149,24 @@ say("done")
     assert registry.verify_audit().rows == 75 and len(registry.audit(limit=100)) == 14
     files = {path.name for path in registry.archive_folder.iterdir() if not path.name.startswith(".")}
     assert files == {each.file for each in registry.archives()}
+
+
+def test_a_restore_amid_an_archive_loses_no_rows(registry, tmp_path, monkeypatch):
+    """The rows that were read are not those that would be deleted."""
+    if not registry.database.embedded:
+        pytest.skip("PostgreSQL's tools make its backups")
+    fill(registry, 10)
+    backup.back_up(registry, tmp_path / "early.backup")
+    write = archive._write_file
+
+    def write_and_restore(path, rows):
+        backup.restore(tmp_path / "early.backup", registry.place)
+        return write(path, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "_write_file", write_and_restore)
+        with pytest.raises(RegistryUnavailableError, match="restored by another process"):
+            registry.archive_audit(date(2026, 5, 1))
+    assert len(registry.audit(limit=100)) == 10 and registry.verify_audit().sound
+    registry.archive_audit(date(2026, 5, 1))
+    assert registry.verify_audit().rows == 10

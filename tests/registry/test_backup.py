@@ -14,6 +14,7 @@ import pytest
 
 from portfolio_sdpo.errors import NotRegisteredError, RegistryReplacedError, RegistryUnavailableError, SettingsError
 from portfolio_sdpo.registry import AuditEntry, Registry, backup
+from portfolio_sdpo.registry.witness import get_witness_path
 
 
 @pytest.fixture(autouse=True)
@@ -196,3 +197,93 @@ for number in range(1000):
                 with Registry.open(str(path), create=False) as saved:
                     assert backup.verify_registry(saved).sound
     assert backup.verify_registry(registry).sound
+
+
+def test_what_is_written_while_a_backup_is_restored_is_kept_or_stays(tmp_path, ids, registry):
+    """A row that was answered for is in the state of before, which is kept, or in the restored one; never in none."""
+    if not registry.database.embedded:
+        pytest.skip("PostgreSQL restores in one transaction")
+    registry.promote(ids[0], "first")
+    registry.append_audit([AuditEntry("early", {"CASH": 1.0}, "a" * 64)])
+    backup.back_up(registry, tmp_path / "one.backup")
+    with in_use(registry, ids):
+        while registry.verify_audit().rows < 50:
+            time.sleep(0.01)
+        kept = backup.restore(tmp_path / "one.backup", registry.place)
+    assert backup.verify_registry(registry).sound
+    with Registry.open(str(kept), create=False) as before:
+        assert before.verify_audit().sound and before.verify_promotions().sound
+        told = before.verify_audit().rows + registry.verify_audit().rows - 1
+    with sqlite3.connect(registry.place) as connection:
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")}
+    assert "audit_no_update" in names and told >= 50
+    with pytest.raises(Exception, match="only grows"), registry.database.writing() as connection:
+        connection.exec_driver_sql("DELETE FROM promotions")
+
+
+def test_no_write_comes_between_the_kept_state_and_the_restored_one(tmp_path, ids, registry, monkeypatch):
+    if not registry.database.embedded:
+        pytest.skip("PostgreSQL restores in one transaction")
+    registry.promote(ids[0], "first")
+    backup.back_up(registry, tmp_path / "one.backup")
+    copy, refused = backup._copy_sqlite, []
+
+    def copy_and_write(source, target):
+        copy(source, target)
+        if "before-restore" in str(target):
+            with Registry.open(registry.place, timeout=0.2, create=False) as other:
+                with pytest.raises(RegistryUnavailableError, match="locked") as caught:
+                    other.append_audit([AuditEntry("between", {"CASH": 1.0}, "a" * 64)])
+                refused.append(caught.value)
+
+    monkeypatch.setattr(backup, "_copy_sqlite", copy_and_write)
+    backup.restore(tmp_path / "one.backup", registry.place)
+    assert len(refused) == 1 and backup.verify_registry(registry).sound
+
+
+def test_a_registry_that_is_only_locked_is_not_taken_for_damaged(tmp_path, ids, registry, monkeypatch):
+    if not registry.database.embedded:
+        pytest.skip("SQLite's files")
+    registry.promote(ids[0], "first")
+    backup.back_up(registry, tmp_path / "one.backup")
+    identity = registry.look()
+
+    def refuse(*_, **__):
+        raise RegistryUnavailableError("The registry is locked by another process.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backup, "_check_copy", lambda *_: identity.id)
+        patch.setattr(Registry, "open", refuse)
+        with pytest.raises(RegistryUnavailableError, match="locked"):
+            backup.restore(tmp_path / "one.backup", registry.place)
+    assert registry.look() == identity and registry.verify_promotions().rows == 1
+
+
+def test_a_backup_is_one_file_that_reading_does_not_touch(tmp_path, ids, registry, monkeypatch):
+    if not registry.database.embedded:
+        pytest.skip("SQLite's files")
+    path = tmp_path / "kept" / "one.backup"
+    backup.back_up(registry, path)
+    assert path.read_bytes()[18:20] == b"\x01\x01"  # not in WAL mode
+    with sqlite3.connect(path) as connection:  # as earlier versions left it
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.close()
+    content = path.read_bytes()
+    monkeypatch.setattr(os, "access", lambda place, mode: "kept" not in str(place))
+    backup.restore(path, str(tmp_path / "new" / "registry.db"))
+    assert [each.name for each in path.parent.iterdir()] == ["one.backup"] and path.read_bytes() == content
+    with Registry.open(str(tmp_path / "new" / "registry.db"), create=False) as restored:
+        assert backup.verify_registry(restored).sound
+
+
+def test_a_damaged_note_is_made_anew(registry, ids, caplog):
+    if not registry.database.embedded:
+        pytest.skip("SQLite's files")
+    registry.promote(ids[0], "first")
+    path = get_witness_path(registry.place)
+    for damaged in (b"", b"[]", b'{"heads": 7}', b'{"heads": {"audit": 1}, "id": "", "generation": ""}', b"\xff\x00"):
+        path.write_bytes(damaged)
+        assert registry.note_heads(registry.look()) is None
+        assert "is damaged and is made anew" in caplog.text
+        caplog.clear()
+        assert registry.note_heads(registry.look()) is None and caplog.text == ""

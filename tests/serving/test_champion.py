@@ -12,7 +12,8 @@ import pytest
 from portfolio_sdpo.portfolio.market import all_cash, load_latest
 from portfolio_sdpo.portfolio.store import today
 from portfolio_sdpo.registry import Registry
-from portfolio_sdpo.serving import ChampionDecisions, NotServableError, champion, decide
+from portfolio_sdpo.serving import ChampionDecisions, Decision, NotServableError, champion, decide
+from portfolio_sdpo.serving import decision as decision_module
 
 from .conftest import save_snapshot
 
@@ -25,11 +26,11 @@ def count_decisions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append(arguments)
         return decide(*arguments)
 
-    monkeypatch.setattr(champion, "decide", counted)
+    monkeypatch.setattr(decision_module, "decide", counted)
     return calls
 
 
-def decide_now(decisions: ChampionDecisions) -> champion.Decision:
+def decide_now(decisions: ChampionDecisions) -> Decision:
     state = decisions.read_state()
     assert state.model is not None and state.prices is not None
     return decisions.decide(state.model)

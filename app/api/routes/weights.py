@@ -13,7 +13,7 @@ from portfolio_sdpo.serving import Answer, Weights
 from ..deps import ReadAccess
 from ..errors import ProblemError, document_problems
 from ..schemas import PricesBody
-from ..services.posted_prices import CSV, JSON, decide_on_body
+from ..services.posted_prices import CSV, JSON
 
 router = APIRouter(tags=["weights"])
 
@@ -44,6 +44,15 @@ async def get_weights(request: Request, services: ReadAccess) -> Response:
     return _respond(answer)
 
 
+@router.get("/shadow", response_model=Weights, responses=document_problems(404, 503))
+async def get_shadow(services: ReadAccess) -> Response:
+    """The weights of the challenger in shadow, which are for comparison only.
+
+    Each of its answers was recorded in the audit log when it was made.
+    """
+    return _respond(services.shadow.get_answer())
+
+
 @router.post(
     "/weights",
     response_model=Weights,
@@ -68,7 +77,7 @@ async def post_weights(request: Request, services: ReadAccess) -> Response:
         raise ProblemError("unsupported-media-type", f"Send prices as {JSON} or {CSV}, and name it in Content-Type.")
     services.auditor.check()
     content = await request.body()
-    work = partial(decide_on_body, services.registry, content, media_type, services.settings)
+    work = partial(services.posted.answer, content, media_type)
     answer = await services.queue.compute(request, request.scope["caller"], work, services.settings.decision_timeout)
     await services.auditor.record(answer, request.scope["request_id"])
     return _respond(answer)

@@ -8,6 +8,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -68,7 +70,8 @@ class DecisionQueue:
     async def _take_turn(self, caller: str, work: Callable[[threading.Event], T], stop: threading.Event) -> T:
         await self._wait_for_turn(caller)
         try:
-            running = asyncio.get_running_loop().run_in_executor(self._thread, work, stop)
+            in_context = partial(copy_context().run, work, stop)  # for the request id in the log
+            running = asyncio.get_running_loop().run_in_executor(self._thread, in_context)
             try:
                 result = await asyncio.shield(running)
             except asyncio.CancelledError:

@@ -47,7 +47,7 @@ class Metrics:
                 lines.append(f'{name}_bucket{{{label},le="{"+Inf" if bound is None else bound}"}} {total}')
             lines += [f"{name}_sum{{{label}}} {steps[-1]}", f"{name}_count{{{label}}} {total}"]
         for gauge, (kind, help_text, value) in gauges.items():
-            lines += [*_render_head(gauge, kind, help_text), f"{gauge} {value:g}"]
+            lines += [*_render_head(gauge, kind, help_text), f"{gauge} {value:.15g}"]
         return "\n".join(lines) + "\n"
 
 

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
-from portfolio_sdpo.errors import PortfolioSdpoError
+from portfolio_sdpo.errors import PortfolioSdpoError, RegistryError
 from portfolio_sdpo.portfolio.limits import check_weights
 from portfolio_sdpo.portfolio.market import CASH, Array, load_latest_frame
 from portfolio_sdpo.prices.calendar import count_sessions_since
 from portfolio_sdpo.prices.prices import DATE_UNIT
-from portfolio_sdpo.registry import Registry
+from portfolio_sdpo.registry import Model, Promotion, Registry
 from portfolio_sdpo.serving import (
     Answer,
     AnswerSettings,
+    Decision,
     NotServableError,
+    TrainedAgents,
     answer_all_cash,
     answer_decision,
-    decide,
     leave_out_suspicious,
 )
 
@@ -35,25 +39,73 @@ from ..schemas import PricesBody
 JSON, CSV = "application/json", "text/csv"
 CALENDAR = "XNYS"
 EARLIEST = date(1900, 1, 1)
+KNOWN = 64
+"""Bodies whose decisions are kept."""
 
 
 class Abandoned(Exception):
     """Raised amid a training whose result nobody waits for."""
 
 
-def decide_on_body(
-    registry: Registry, content: bytes, media_type: str, settings: AnswerSettings, stop: threading.Event
-) -> Answer:
-    """What the champion decides on the prices in a body; where they are new to it, it trains on them first.
+class PostedDecisions:
+    """What the champion decides on the prices in a body; used by one thread.
 
-    Ends with an `Abandoned` soon after `stop` is set.
+    The decision on a body that was sent before is taken from memory, and so is, for other holdings, an agent that has
+    trained on the same prices.
     """
 
-    check = make_check(stop)
-    check()
-    body = parse_prices(content, media_type)
-    check()
-    return _decide(registry, body, settings, check)
+    def __init__(self, registry: Registry, settings: AnswerSettings) -> None:
+        self.registry = registry
+        self.settings = settings
+        self._agents = TrainedAgents(registry)
+        self._known: OrderedDict[tuple[Any, ...], Decision] = OrderedDict()
+
+    def answer(self, content: bytes, media_type: str, stop: threading.Event) -> Answer:
+        """The answer to a body; where its prices are new to the champion, it trains on them first.
+
+        Ends with an `Abandoned` soon after `stop` is set.
+        """
+        check = make_check(stop)
+        check()
+        promotion = self.registry.champion()
+        if promotion is None:
+            raise ProblemError("no-champion", "No model is champion: promote one.")
+        model = self.registry.model(promotion.model_id)
+        # What is suspicious depends on the day.
+        day = datetime.now(UTC).date()
+        key = model.id, day, media_type, hashlib.sha256(content).digest()
+        decision = self._known.pop(key, None) or self._decide(model, parse_prices(content, media_type), day, check)
+        self._known[key] = decision
+        while len(self._known) > KNOWN:
+            self._known.popitem(last=False)
+        return self._answer(decision, promotion, model)
+
+    def _decide(self, model: Model, body: PricesBody, day: date, check: Callable[[int], None]) -> Decision:
+        check(0)
+        frame = _make_frame(body, model.assets[1:])
+        try:
+            market, data = load_latest_frame(frame, model.config["cash"])
+            held = None if body.held is None else _make_weights(body.held, model.assets)
+            market, remarks = leave_out_suspicious(market, day, self.settings.suspicious, model.as_of)
+            decision = self._agents.decide(model, market, data, held, check)
+        except RegistryError:
+            raise
+        except (PortfolioSdpoError, NotServableError) as error:
+            raise ProblemError("bad-prices", str(error)) from None
+        if decision.waiting is not None:
+            raise ProblemError(
+                "bad-prices", f"The prices do not suffice for a decision ({decision.waiting}): send more prices."
+            )
+        return replace(decision, remarks=remarks)
+
+    def _answer(self, decision: Decision, promotion: Promotion, model: Model) -> Answer:
+        age = count_sessions_since(decision.as_of, CALENDAR)
+        try:
+            return answer_decision(decision, promotion, model, age)
+        except NotServableError as error:
+            if self.settings.fail_to_cash:
+                return answer_all_cash(error, promotion, model, decision, age)
+            raise ProblemError("limit-not-met-on-prices", error.detail) from None
 
 
 def make_check(stop: threading.Event) -> Callable[..., None]:
@@ -76,34 +128,6 @@ def parse_prices(content: bytes, media_type: str) -> PricesBody:
         raise to_validation_problem(
             [{**each, "loc": ("body", *each["loc"])} for each in error.errors(include_url=False, include_input=False)]
         ) from None
-
-
-def _decide(registry: Registry, body: PricesBody, settings: AnswerSettings, check: Callable[[int], None]) -> Answer:
-    promotion = registry.champion()
-    if promotion is None:
-        raise ProblemError("no-champion", "No model is champion: promote one.")
-    model = registry.model(promotion.model_id)
-    agent = registry.load_agent(model.id)
-    agent.watch = check  # after every update
-    frame = _make_frame(body, model.assets[1:])
-    try:
-        market, data = load_latest_frame(frame, model.config["cash"])
-        held = None if body.held is None else _make_weights(body.held, model.assets)
-        market, remarks = leave_out_suspicious(market, datetime.now(UTC).date(), settings.suspicious, model.as_of)
-        decision = replace(decide(agent, market, data, held), remarks=remarks)
-    except (PortfolioSdpoError, NotServableError) as error:
-        raise ProblemError("bad-prices", str(error)) from None
-    if decision.waiting is not None:
-        raise ProblemError(
-            "bad-prices", f"The prices do not suffice for a decision ({decision.waiting}): send more prices."
-        )
-    age = count_sessions_since(decision.as_of, CALENDAR)
-    try:
-        return answer_decision(decision, promotion, model, age)
-    except NotServableError as error:
-        if settings.fail_to_cash:
-            return answer_all_cash(error, promotion, model, decision, age)
-        raise ProblemError("limit-not-met-on-prices", error.detail) from None
 
 
 def _read_csv(content: bytes) -> dict[str, object]:

@@ -46,7 +46,6 @@ class Publisher:
         """How often the answer was replaced."""
         self._decisions = ChampionDecisions(registry, now)
         self._identity: Identity | None = None
-        self._contradiction: str | None = None
         self._answer: Answer | Refusal = Refusal("starting", "The service has just started: try again in a moment.")
         self._basis: tuple[Any, ...] | None = None
         """Champion, prices and day that the current answer was made for."""
@@ -124,12 +123,11 @@ class Publisher:
             self._end_lease()
         self._identity = found
         contradiction = self.registry.note_heads(found)
-        if contradiction != self._contradiction:
-            self._contradiction = contradiction
-            if contradiction is not None:
-                log.error(
-                    "The registry was replaced: %s; `portfolio-sdpo registry verify` repeats this.", contradiction
-                )
+        if contradiction is not None:
+            self._end_lease()
+            raise RegistryReplacedError(
+                f"The registry was replaced: {contradiction}; `portfolio-sdpo registry verify` repeats this."
+            )
 
     def _end_lease(self) -> None:
         self._refusal, self._basis = Refusal("registry-replaced", REPLACED), None

@@ -63,7 +63,7 @@ def render() -> None:
         _offer_next_step(answer)
         return
     _show_age(answer.content, told=isinstance(served, Refusal))
-    _show(answer, state, _decide_previous_session(decisions, state))
+    _show(answer, state, _decide_previous_session(decisions, state, settings))
     _show_earnings(state)
     show_orders(decisions, state, settings)
     with st.expander("Model, prices and shield"):
@@ -219,10 +219,12 @@ def _show_backtest(backtest: Backtest) -> None:
     )
 
 
-def _decide_previous_session(decisions: ChampionDecisions, state: ChampionState) -> Decision | None:
+def _decide_previous_session(
+    decisions: ChampionDecisions, state: ChampionState, settings: AnswerSettings
+) -> Decision | None:
     try:
         with st.spinner("Computing the decision of the previous session"):
-            return decisions.decide_previous_session(state)
+            return decisions.decide_previous_session(state, settings.suspicious)
     except NotServableError:
         return None  # the message above gives the reason
 

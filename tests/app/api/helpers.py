@@ -98,6 +98,20 @@ def serving(registry: Registry, **settings: Any) -> Iterator[Running]:
         assert not thread.is_alive()
 
 
+def start_serve(forks: Any, *options: str, files: int | None = None) -> tuple[Any, str]:
+    """`portfolio-sdpo serve` on a free port, and its address, once it is ready."""
+    command = ("serve", "--port", "0", "--rate", "0", "--max-age-sessions", str(ANY_AGE))
+    process = forks.start(*command, *options, files=files, quiet=True)
+    base = process.stdout.readline().removeprefix("Serving ").strip()
+    assert base.startswith("http://127.0.0.1:")
+    deadline = time.monotonic() + 120
+    with httpx.Client(base_url=base, timeout=60.0) as http:
+        while http.get("/ready").status_code != 200:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.05)
+    return process, base
+
+
 def problem(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
     """The answer is a problem of this kind, in the shape of all problems."""
     assert answer.status_code == status, answer.text

@@ -7,16 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "service_kills.py"
 
 
-@pytest.mark.parametrize("kind", ["strict", "batched", "retrain", "backup", "archive"])
-def test_a_kill_loses_nothing_beyond_what_is_documented(kind: str):
-    command = [sys.executable, str(SCRIPT), "--kills", "1", "--only", kind]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+def test_a_kill_loses_nothing_beyond_what_is_documented():
+    command = [sys.executable, str(SCRIPT), "--kills", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
-    (result,) = json.loads(done.stdout).values()
-    assert result["kills"] == 1 and result["broken"] == 0 and result["audit_rows"] >= 6000
-    assert result["lost"] == 0 or kind == "batched"
+    results = json.loads(done.stdout)
+    assert results.keys() == {"strict", "batched", "retrain", "import", "backup", "archive"}
+    for kind, result in results.items():
+        assert result["kills"] == 1 and result["broken"] == 0 and result["audit_rows"] >= 6000, kind
+        assert result["lost"] == 0 or kind == "batched", kind

@@ -208,7 +208,7 @@ def test_every_route_declares_its_scope():
         "/health", "/ready", "/api/v1/health", "/api/v1/ready"
     }  # fmt: skip
     assert {path for path, scope in found if scope == "train"} == {"/api/v1/retrain"}
-    assert len([path for path, scope in found if scope == "read"]) == 11
+    assert len([path for path, scope in found if scope == "read"]) == 12
 
 
 def test_a_route_that_declares_no_scope_needs_a_key():

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from portfolio_sdpo.errors import RegistryReplacedError
 from portfolio_sdpo.registry import Registry, backup
 
 from .helpers import problem
@@ -37,16 +34,14 @@ def replace(registry: Registry, by: Path) -> None:
     os.replace(by, registry.place)
 
 
-def test_serve_creates_no_registry(tmp_path: Path):
+def test_serve_creates_no_registry(tmp_path: Path, forks: Any):
     place = tmp_path / "mistyped" / "registry.db"
-    command = [sys.executable, "-m", "portfolio_sdpo", "serve", "--port", "0", "--fail-to-cash"]
-    done = subprocess.run(
-        [*command, "--registry", str(place)], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 1 and not place.parent.exists()
-    assert "There is no registry at" in done.stderr and "`portfolio-sdpo retrain`" in done.stderr
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 1 and "There is no registry at" in done.stderr
+    for named in (["--registry", str(place)], []):
+        process = forks.start("serve", "--port", "0", "--fail-to-cash", *named)
+        _, errors = process.communicate()
+        process.end()
+        assert process.returncode == 1 and not place.parent.exists()
+        assert "There is no registry at" in errors and "`portfolio-sdpo retrain`" in errors
 
 
 @pytest.mark.parametrize("fail_to_cash", [False, True], ids=["error", "to cash"])
@@ -162,14 +157,15 @@ def test_verify_says_that_an_older_copy_is_in_its_place(
     backup.back_up(registry, tmp_path / "whole.backup")
     assert backup.verify_registry(registry).sound
     replace(registry, older)
-    for _ in range(rows + 3):  # more rows than there were
-        running.settle()
-    with suppress(RegistryReplacedError):  # said once, unless the new file was given the old one's number
-        registry.look()
-    running.audited(rows + 2)
-    check = backup.verify_registry(registry)
-    assert not check.sound and "an older copy is in its place: row " in str(check.replaced)
-    assert all(log.sound for log in check.logs)
+    running.settle("registry-replaced")
+    for _ in range(rows + 3):  # refused for as long as it is there, prices that are sent included
+        problem(running.http.get("/weights"), 503, "registry-replaced")
+        assert running.http.post("/weights", json={}).status_code == 503
+        time.sleep(0.02)
+    with Registry.open(registry.place) as found:
+        check = backup.verify_registry(found)
+        assert not check.sound and "an older copy is in its place: row " in str(check.replaced)
+        assert all(log.sound for log in check.logs) and found.audit() == []  # nothing was written to it
     backup.restore(tmp_path / "whole.backup", registry.place)
     running.settle()
     assert backup.verify_registry(registry).sound

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from portfolio_sdpo_app.api.services import posted_prices
+from portfolio_sdpo.registry import Registry
+from portfolio_sdpo.serving import decision
+from portfolio_sdpo_app.api.config import ServeSettings
+from portfolio_sdpo_app.api.services.posted_prices import JSON, PostedDecisions
 
-from ..helpers import problem, save_snapshot
+from ..helpers import ANY_AGE, problem, save_snapshot
 from ..routes.test_weights import body_of
 
 
@@ -21,10 +25,12 @@ from ..routes.test_weights import body_of
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Updates of the training take a fifth of a second each; what was begun and what was ended."""
     steps: list[str] = []
-    decide = posted_prices.decide
+    decide = decision.decide
 
     def crawl(agent: Any, *arguments: Any) -> Any:
         watch = agent.watch
+        if watch is None:  # the publisher's
+            return decide(agent, *arguments)
 
         def wait(number: int) -> None:
             time.sleep(0.2)
@@ -36,7 +42,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         steps.append("ended")
         return done
 
-    monkeypatch.setattr(posted_prices, "decide", crawl)
+    monkeypatch.setattr(decision, "decide", crawl)
     return steps
 
 
@@ -92,3 +98,31 @@ def test_callers_have_few_places_each(serve: Callable[..., Any], champion: Calla
             time.sleep(0.01)
         busy = running.http.post("/weights", content=content, headers={"Content-Type": "application/json"})
     problem(busy, 429, "busy")
+
+
+def test_what_was_learned_from_prices_is_used_again(
+    champion: Callable[..., str], registry: Registry, monkeypatch: pytest.MonkeyPatch
+):
+    """The same body is decided once, and another account on the same prices trains nothing; both to the last byte."""
+    frame = save_snapshot("until-june", "2021-07-01")
+    champion("june")
+    loaded: list[str] = []
+    load = registry.load_agent
+
+    def count(model_id: str) -> Any:
+        loaded.append(model_id)
+        return load(model_id)
+
+    monkeypatch.setattr(registry, "load_agent", count)
+    settings = ServeSettings(max_age_sessions=ANY_AGE)
+    bodies = [body_of(frame), body_of(frame) | {"held": {"CASH": 0.5, frame.columns[0]: 0.5}}]
+    contents = [json.dumps(body).encode() for body in bodies]
+    kept = PostedDecisions(registry, settings)
+    answers = [kept.answer(content, JSON, threading.Event()) for content in (*contents, *contents)]
+    assert len(loaded) == 1 and len(kept._known) == 2
+    assert [answer.body for answer in answers[:2]] == [answer.body for answer in answers[2:]]
+    for content, answer in zip(contents, answers, strict=False):
+        assert PostedDecisions(registry, settings).answer(content, JSON, threading.Event()).body == answer.body
+    assert answers[0].content.promised_cvar == answers[1].content.promised_cvar
+    other = champion("june", label="other")
+    assert kept.answer(contents[0], JSON, threading.Event()).content.model.id == other  # type: ignore[union-attr]

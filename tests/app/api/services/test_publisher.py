@@ -17,6 +17,7 @@ from portfolio_sdpo_app.api.errors import ProblemError
 from portfolio_sdpo_app.api.services.publisher import Publisher
 
 from ..helpers import problem, save_snapshot
+from ..routes.test_weights import body_of
 
 ALL = ("CASH", "AAPL", "CSCO", "DOW", "GE", "GS", "JNJ", "JPM", "MMM", "MSFT")
 
@@ -90,15 +91,13 @@ def test_a_promotion_mends_what_a_damaged_champion_broke(
     running = serve()
     running.settle("model-corrupt")
     problem(running.http.post("/weights", json={"dates": [], "tickers": [], "closes": []}), 422, "invalid")
-    good = {"dates": ["2021-10-14"], "tickers": ["AAPL"], "closes": [[1.0]]}
+    good = body_of(save_snapshot("whole", "2021-10-14"))
     problem(running.http.post("/weights", json=good), 503, "model-corrupt")
     second = champion("b")
     assert running.settle().json()["model"]["id"] == second
 
 
 def test_a_shield_that_cannot_meet_the_limit_on_given_prices(serve: Callable[..., Any], champion: Callable[..., str]):
-    from ..routes.test_weights import body_of
-
     frame = save_snapshot("whole", "2021-10-14")
     champion("unmet")
     problem(serve().http.post("/weights", json=body_of(frame)), 409, "limit-not-met-on-prices")
