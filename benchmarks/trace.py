@@ -1,6 +1,6 @@
 """How many files a reader passes on four roads through the code. Prints one JSON object.
 
-python benchmarks/trace.py [--road backtest|iteration|experiment|refresh|all] [--files]
+python benchmarks/trace.py [--road backtest|iteration|experiment|refresh|all] [--agent learning|default] [--files]
 
 A file counts if one of its functions is entered on the road, in any thread; running a module or a class body does not
 count, nor do comprehensions, nor what is called while a module is imported. A call across rooms is a pair of functions,
@@ -13,7 +13,8 @@ of which one calls the other and which are in different rooms (folders of `portf
     refresh      `portfolio-sdpo serve` with a champion, from new prices to the new answer, in the thread that makes it
 
 Each is traced in a process of its own, with settings so small that it takes seconds. `--files` lists the files in the
-order in which they are entered, with the first function entered in each. `files` leaves out rooms that only lead onto
+order in which they are entered, with the first function entered in each. `--agent default` takes the preset `default`,
+whose policy is trained already, in the place of an agent that learns. `files` leaves out rooms that only lead onto
 the road: the command line, and for an experiment the registry that keeps its books; `aside` says how many they have.
 """
 
@@ -41,7 +42,7 @@ TARGETS = {"backtest": 30, "iteration": 14, "experiment": 15, "refresh": 28}
 """Files at most."""
 ASIDE = {"backtest": ("cli",), "iteration": (), "experiment": ("cli", "registry"), "refresh": ()}
 """Rooms that only lead onto the road."""
-AGENT = """
+LEARNING = """
 history = 60
 paths = 8
 first = 6
@@ -55,6 +56,8 @@ kind = "analytic"
 hidden = [4, 4]
 learning_rate = 0.1
 """
+AGENTS = {"learning": LEARNING, "default": ""}
+"""Settings of the agent that is traced, beside those of the preset `default`."""
 
 
 class Tracer:
@@ -185,9 +188,9 @@ def prepare(*arguments: str) -> None:
 
 
 def write_agent(home: Path) -> str:
-    """The settings of a very small agent, as a file."""
+    """The settings of the agent, as a file."""
     path = home / "agent.toml"
-    path.write_text(AGENT)
+    path.write_text(AGENTS[AGENT])
     return str(path)
 
 
@@ -304,32 +307,34 @@ ROADS = {
     "refresh": trace_refresh,
 }
 RESULT = Path("result.json")
+AGENT = "learning"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--road", choices=[*ROADS, "all"], default="all")
+    parser.add_argument("--agent", choices=AGENTS, default=AGENT, help="of a backtest and of the service")
     parser.add_argument("--files", action="store_true", help="list the files")
     parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.home is not None:
-        global RESULT
-        RESULT = arguments.home / "result.json"
+        global RESULT, AGENT
+        RESULT, AGENT = arguments.home / "result.json", arguments.agent
         finish(ROADS[arguments.road](arguments.home))
     roads = list(ROADS) if arguments.road == "all" else [arguments.road]
-    results = {name: trace(name) for name in roads}
+    results = {name: trace(name, arguments.agent) for name in roads}
     if not arguments.files:
         for result in results.values():
             result.pop("road", None)
     print(json.dumps({"targets": {name: TARGETS[name] for name in roads}, **results}, indent=2, ensure_ascii=False))
 
 
-def trace(road: str) -> dict[str, Any]:
+def trace(road: str, agent: str) -> dict[str, Any]:
     """Trace a road in a process and a data directory of its own."""
     with tempfile.TemporaryDirectory() as home:
         environment = os.environ | {"PORTFOLIO_SDPO_HOME": home}
         environment.pop("PORTFOLIO_SDPO_REGISTRY", None)
-        asked = [sys.executable, __file__, "--road", road, "--home", home]
+        asked = [sys.executable, __file__, "--road", road, "--agent", agent, "--home", home]
         done = subprocess.run(asked, env=environment, cwd=home, capture_output=True, text=True, check=False)
         result = Path(home, "result.json")
         if not result.exists():
