@@ -313,7 +313,7 @@ AGENT = "learning"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--road", choices=[*ROADS, "all"], default="all")
-    parser.add_argument("--agent", choices=AGENTS, default=AGENT, help="of a backtest and of the service")
+    parser.add_argument("--agent", choices=AGENTS, default="learning", help="of a backtest and of the service")
     parser.add_argument("--files", action="store_true", help="list the files")
     parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -30,7 +30,7 @@ from portfolio_sdpo.portfolio.path_learner import PathLearner
 from portfolio_sdpo.portfolio.path_shield import PathShield
 from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk
 from portfolio_sdpo.portfolio.scenarios import Replay, Resample, ScenarioKind, Scenarios, window_paths
-from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings
+from portfolio_sdpo.portfolio.shared_policy import SharedPolicySettings
 from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.risk import Constraint, CVaR
 from portfolio_sdpo.risk.constraint import EtaSchedule

@@ -24,7 +24,7 @@ from portfolio_sdpo.portfolio.agent import AgentSettings, name_kind
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
 from portfolio_sdpo.portfolio.market import Cash, parse_cash
 from portfolio_sdpo.portfolio.return_measures import Volatility
-from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings
+from portfolio_sdpo.portfolio.shared_policy import SharedPolicySettings
 from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.rl.algorithms import ActorSettings, PpoSettings, SdpoSettings
 from portfolio_sdpo.rl.critics import CriticSettings

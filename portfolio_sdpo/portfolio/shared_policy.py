@@ -11,15 +11,17 @@ Before the first vintage the policy knows nothing, and its portfolio is that of 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
@@ -29,6 +31,7 @@ from portfolio_sdpo.portfolio.features import REACH, compute_features
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash
 from portfolio_sdpo.portfolio.shared_network import Seen, SharedNetwork, mix
 from portfolio_sdpo.rl.checkpoint import single_thread
+from portfolio_sdpo.settings import Settings
 
 SHIPPED = Path(__file__).with_name("shipped_policy.safetensors")
 _RECORD = "portfolio_sdpo"
@@ -116,6 +119,11 @@ class SharedPolicy:
         }
         return save(tensors, {_RECORD: json.dumps(record)})
 
+    @property
+    def sha256(self) -> str:
+        """Of what `save` writes."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
     @classmethod
     def load(cls, path: Path) -> SharedPolicy:
         """The policy of a file."""
@@ -149,6 +157,20 @@ def join_vintages(policies: Sequence[SharedPolicy], card: Mapping[str, Any]) -> 
     """One policy with the vintages of several."""
     vintages = sorted((vintage for policy in policies for vintage in policy.vintages), key=lambda each: each.until)
     return SharedPolicy(tuple(vintages), card)
+
+
+class SharedPolicySettings(Settings):
+    """Which policy an agent decides with, instead of training one, and how far it may leave equal weights."""
+
+    kind: Literal["shared"] = "shared"
+    policy: str = "shipped"
+    """`shipped` for the one that comes with the package, or the path of a file that `SharedPolicy.save` wrote."""
+    deviation: Literal["earned"] | Annotated[float, Field(ge=0, le=1)] = "earned"
+    """`earned` on the universe's own past (`portfolio.deviation`), or a fixed number from 0, equal weights, to 1."""
+
+    def load_policy(self) -> SharedPolicy:
+        """The policy that is named."""
+        return load_shipped_policy() if self.policy == "shipped" else SharedPolicy.load(Path(self.policy))
 
 
 def _select(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -12,8 +12,7 @@ from portfolio_sdpo.errors import HistoryError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Array, Market
 from portfolio_sdpo.portfolio.shared_agent import SharedAgent
-from portfolio_sdpo.portfolio.shared_policy import SharedPolicy
-from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings, hash_policy
+from portfolio_sdpo.portfolio.shared_policy import SharedPolicy, SharedPolicySettings
 from portfolio_sdpo.prices.frequency import name_session
 
 FEWEST_A_YEAR = 200
@@ -47,7 +46,7 @@ class SharedPolicyAgent(Agent):
     @property
     def policy_hash(self) -> str:
         """SHA-256 of the policy's file."""
-        return hash_policy(self.policy)
+        return self.policy.sha256
 
     @property
     def identity(self) -> list[str]:

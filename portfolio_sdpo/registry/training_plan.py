@@ -13,7 +13,7 @@ from portfolio_sdpo.errors import RegistryError, RegistryUnavailableError, Setti
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Cash, Market
 from portfolio_sdpo.portfolio.presets import plan as plan_preset
-from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings, hash_policy
+from portfolio_sdpo.portfolio.shared_policy import SharedPolicySettings
 from portfolio_sdpo.registry.models import Model
 from portfolio_sdpo.registry.registry import Registry
 from portfolio_sdpo.settings import Settings
@@ -64,7 +64,7 @@ class TrainingPlan:
         learner = self.settings.learner
         if isinstance(learner, SharedPolicySettings):
             known = model.config["today"].get("evidence", {}).get("policy_sha256")
-            if hash_policy(learner.load_policy()) != known:
+            if learner.load_policy().sha256 != known:
                 return "its policy differs from the champion's"
         return None
 

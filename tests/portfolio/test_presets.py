@@ -4,7 +4,7 @@ import pytest
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.presets import PRESETS, plan, preset, read_config
-from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings
+from portfolio_sdpo.portfolio.shared_policy import SharedPolicySettings
 
 
 def test_the_papers_table():
