@@ -22,7 +22,7 @@ from portfolio_sdpo.portfolio.market import Array, Market, Mask
 from portfolio_sdpo.portfolio.path_shield import PathShield
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
 from portfolio_sdpo.portfolio.scenarios import Resample
-from portfolio_sdpo.portfolio.shared_settings import SharedPolicySettings
+from portfolio_sdpo.portfolio.shared_policy import SharedPolicySettings
 
 BURN_IN = 50
 """Sessions after which it does not matter any more that a simulation starts in cash."""
