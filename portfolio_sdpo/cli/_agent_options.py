@@ -26,8 +26,8 @@ PresetName = Annotated[
     str,
     typer.Option(
         "--preset",
-        metavar="default|shared|paper-stocks|...",
-        help="What everything left out is taken from.",
+        metavar="NAME",
+        help=f"Settings of whatever is left out: {', '.join(_completion.PRESETS)}.",
         autocompletion=_completion.presets,
     ),
 ]
