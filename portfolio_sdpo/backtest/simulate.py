@@ -179,7 +179,10 @@ def simulate(
         """[A] what an order comes to at that close, where `now` [A] is held."""
         if order is None:
             return now
-        target = check_weights(now, now.shape) if order.target is None else order.target
+        target = order.target
+        if target is None:
+            # What has drifted since is not normalised again, which would trade its rounding error.
+            target = now if late else check_weights(now, now.shape)
         return limits.apply(target, now, market.listed[first + day], fee)
 
     order = None

@@ -71,11 +71,11 @@ class SharedPolicy:
         shares = np.where(listed, 1.0, 0.0) / np.maximum(listed.sum(axis=1, keepdims=True), 1)
         index = np.searchsorted([vintage.until for vintage in self.vintages], market.dates[rows], side="left") - 1
         with single_thread(), torch.no_grad():
-            for number in np.unique(index[index >= 0]) if deviation > 0.0 else ():
-                mine = np.flatnonzero(index == number)
-                part = seen.at(torch.as_tensor(mine))
-                mixes = [mix(member(part)[0], part.listed, deviation) for member in self.vintages[number].members]
-                shares[mine] = torch.stack(mixes).mean(0).double().numpy()
+            # One close at a time: the last bit of a batch's rows depends on how many there are, and on the processor.
+            for place in np.flatnonzero(index >= 0) if deviation > 0.0 else ():
+                part = seen.at(torch.as_tensor([place]))
+                mixes = [mix(member(part)[0], part.listed, deviation) for member in self.vintages[index[place]].members]
+                shares[place] = torch.stack(mixes).mean(0)[0].double().numpy()
         return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-12))
 
     def allocate(self, history: Market, deviation: float = 1.0) -> Array:

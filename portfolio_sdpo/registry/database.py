@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +75,18 @@ class Identity:
     """How often the file was replaced while this process had it open."""
 
 
+Comparison = Callable[[sa.Connection, Identity, str], str | None]
+"""How the tables of a registry at a place contradict what was known of them, without a full stop; None: not at all."""
+
+
 class Database:
     """An SQLAlchemy engine whose transactions raise only errors of this package."""
 
-    def __init__(self, url: sa.URL, timeout: float) -> None:
+    def __init__(self, url: sa.URL, timeout: float, compare: Comparison | None = None) -> None:
         self.url = url
         self.timeout = timeout
+        self._compare = compare
+        """Asked before anything is read from a file that took the place of the one that was opened."""
         self.embedded = url.get_backend_name() == "sqlite"
         self.engine = self._sqlite() if self.embedded else self._postgresql()
         self._may_create = False
@@ -185,9 +191,13 @@ class Database:
         self._file = found
         self._replacements += 1
         with self.engine.connect() as connection:
-            if self._opened is not None and self._read_identity(connection).id != self._opened.id:
+            current = self._read_identity(connection)
+            if self._opened is not None and current.id != self._opened.id:
                 self._foreign = self._is_foreign()
                 raise self._foreign
+            self.distrust(self._compare(connection, current, self.place) if self._compare else None)
+        if self._distrusted is not None:
+            raise self._distrusted
         raise RegistryReplacedError(
             f"The registry at {self.place} was replaced by a copy of itself: its promotions, keys and logs are read "
             "again from now on."

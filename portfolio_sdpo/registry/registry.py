@@ -12,7 +12,7 @@ from portfolio_sdpo.registry.keys import Keys
 from portfolio_sdpo.registry.models import Models
 from portfolio_sdpo.registry.promotions import Promotions
 from portfolio_sdpo.registry.runs import Runs
-from portfolio_sdpo.registry.witness import note_heads
+from portfolio_sdpo.registry.witness import compare_with_note, note_heads
 
 
 class Registry(Models, Promotions, Runs, Audit, Archives, Jobs, Keys):
@@ -29,7 +29,7 @@ class Registry(Models, Promotions, Runs, Audit, Archives, Jobs, Keys):
         A registry that does not exist yet is created, unless `create` is false, and the tables of an older version are
         upgraded. `timeout`: seconds to wait for locks.
         """
-        database = Database(resolve_url(url), timeout)
+        database = Database(resolve_url(url), timeout, compare_with_note)
         try:
             database.open(create=create)
         except BaseException:

@@ -36,7 +36,7 @@ def note_heads(database: Database, identity: Identity) -> str | None:
     """
     if not database.embedded:
         return None
-    noted = _read(database)
+    noted = _read(database.place)
     with database.reading(still=True, trusted=False) as connection:
         problem = _find_contradiction(connection, identity, noted)
         heads = connection.execute(sa.select(schema.heads).where(schema.heads.c.name.in_(LOGS))).all()
@@ -60,12 +60,17 @@ def find_replacement(database: Database, identity: Identity) -> str | None:
     if not database.embedded:
         return None
     with database.reading(still=True, trusted=False) as connection:
-        return _find_contradiction(connection, identity, _read(database))
+        return compare_with_note(connection, identity, database.place)
 
 
-def _read(database: Database) -> dict[str, Any]:
+def compare_with_note(connection: sa.Connection, identity: Identity, place: str) -> str | None:
+    """As `find_replacement`, within a transaction on the registry at that place."""
+    return _find_contradiction(connection, identity, _read(place))
+
+
+def _read(place: str) -> dict[str, Any]:
     """The last note; nothing where there is none, or none that can be understood, which is then made anew."""
-    path = get_witness_path(database.place)
+    path = get_witness_path(place)
     try:
         noted = json.loads(path.read_bytes())
         heads = {name: [int(seq), str(hashed)] for name, (seq, hashed) in noted["heads"].items()}

@@ -82,9 +82,9 @@ def tear_sheet(
     >>> returns = load_prices("sample").loc["2019":"2021", ["AAPL", "JNJ"]].pct_change().dropna()
     >>> result = tear_sheet(returns["AAPL"], returns["JNJ"], intervals=False)
     >>> result.metrics[["total_return", "cvar_window", "kept_limit"]].round(2).rename_axis(None)
-          total_return  cvar_window kept_limit
-    AAPL          2.76        -0.16      False
-    JNJ           0.34        -0.14      False
+          total_return  cvar_window  kept_limit
+    AAPL          2.75        -0.15       False
+    JNJ           0.35        -0.10       False
     """
     frame = returns.to_frame(_name_of(returns, "returns")) if isinstance(returns, pd.Series) else returns
     if not isinstance(frame, pd.DataFrame):

@@ -193,8 +193,8 @@ def test_at_the_same_close_everything_is_as_it_was(prices, case):
     shielded = FilteredShieldStrategy(replay, CvarLimit(bound=-0.01, horizon=5), execution="same-close")
     for name, found in (("track", track), ("shielded", simulate(market, shielded, execution="same-close", **common))):
         known = np.array([float.fromhex(number) for number in case[name]])
-        # The last bits are the processor's: how it sums a dot product.
-        np.testing.assert_array_max_ulp(found.wealth[::10], known, maxulp=8)
+        # The last bits are the processor's, by how it sums a dot product: up to one in each of 79 sessions.
+        np.testing.assert_array_max_ulp(found.wealth[::10], known, maxulp=79)
 
 
 @pytest.mark.parametrize(

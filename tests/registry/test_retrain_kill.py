@@ -81,11 +81,18 @@ rng = random.Random(0)
 for number in range(kills):
     kind = kinds[number % 2]
     home = root / f"killed-{number}"
-    shutil.copytree(base, home)
-    pid = fork(home, *kind)
-    time.sleep(took[number % 2] * (number + rng.random()) / kills)
-    os.kill(pid, signal.SIGKILL)
-    killed = ended(pid)
+    for _ in range(5):
+        shutil.rmtree(home, ignore_errors=True)
+        shutil.copytree(base, home)
+        begun, pid = time.monotonic(), fork(home, *kind)
+        moment = begun + took[number % 2] * (number + rng.random()) / kills
+        while time.monotonic() < moment and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            time.sleep(0.001)
+        os.kill(pid, signal.SIGKILL)
+        killed = ended(pid)
+        if killed == -9:
+            break
+        took[number % 2] = time.monotonic() - begun  # it was faster than the one that was timed
     after = root / f"after-{number}"
     shutil.copytree(home, after)
     print(json.dumps([killed, ended(fork(home, *kind)), ended(fork(home, *kind))]), flush=True)
