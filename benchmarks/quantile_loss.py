@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from portfolio_sdpo.nn.quantile_loss import pairwise_quantile_huber_loss, quantile_huber_loss
+from portfolio_sdpo.nn.quantiles import pairwise_quantile_huber_loss, quantile_huber_loss
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 PAIRWISE_TABLES = 6.5

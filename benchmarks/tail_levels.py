@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 
-from portfolio_sdpo.nn.critic import QuantileCritic
-from portfolio_sdpo.nn.levels import Levels, Tail, expect, midpoints, place_levels
-from portfolio_sdpo.nn.networks import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec, QuantileCritic
+from portfolio_sdpo.nn.quantiles import Levels, Tail, expect, midpoints, place_levels
 from portfolio_sdpo.risk import CVaR
 
 STATES = 16

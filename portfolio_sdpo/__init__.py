@@ -2,7 +2,7 @@
 
 >>> from portfolio_sdpo import SafeAllocator, load_prices
 >>> prices = load_prices("sample").loc[:"2018"]
->>> policy = SafeAllocator(cvar=-0.05, max_weight=0.4, settings={"first": 5, "paths": 32}).fit(prices)
+>>> policy = SafeAllocator(cvar=-0.05, max_weight=0.4).fit(prices)
 >>> weights = policy.predict(prices)
 >>> round(weights.sum(), 6), bool((weights.drop("CASH") <= 0.4).all())
 (np.float64(1.0), True)

@@ -68,7 +68,7 @@ class Registry(Mapping[str, Item]):
         elif self._items.setdefault(name, item) is not item:
             raise ValueError(f"{self.group}: the name {name!r} is taken by {self._items[name]!r}")
 
-    def registered(self, name: str) -> Item | None:
+    def peek(self, name: str) -> Item | None:
         """The object of this name as far as it is known already: no plugin is loaded for it."""
         return self._items.get(name)
 

@@ -69,7 +69,7 @@ def compare_with_note(connection: sa.Connection, identity: Identity, place: str)
 
 
 def _read(place: str) -> dict[str, Any]:
-    """The last note; nothing where there is none, or none that can be understood, which is then made anew."""
+    """The last note; nothing where there is none, or none that can be understood, which is then written again."""
     path = get_witness_path(place)
     try:
         noted = json.loads(path.read_bytes())
@@ -80,7 +80,7 @@ def _read(place: str) -> dict[str, Any]:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
-    log.warning("%s is damaged and is made anew: what it knew of the registry is not compared any more.", path)
+    log.warning("%s is damaged and is written again: what it knew of the registry is not compared any more.", path)
     return {}
 
 

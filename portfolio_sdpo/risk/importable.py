@@ -42,13 +42,13 @@ def import_path(function: Callable[..., Tensor]) -> str:
     )
 
 
-def _imported(value: Any) -> Any:
+def _import_if_named(value: Any) -> Any:
     return import_function(value) if isinstance(value, str) else value
 
 
 ImportableFunction = Annotated[
     Callable[..., Tensor],
-    BeforeValidator(_imported),
+    BeforeValidator(_import_if_named),
     PlainSerializer(import_path, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "description": "import path, module:name"}),
 ]

@@ -178,8 +178,8 @@ class Polyline:
         # Lines a + b x in order of their pieces: the outermost left one, to which every knot adds.
         leftmost = heights[..., :1] - slopes[..., :1] * knots_seen[..., :1]
         self._knots, order = knots_seen.flatten(1).contiguous().sort(dim=-1)
-        self._height = _cumulated(share * leftmost, (jump - bend * knots_seen).flatten(1).gather(-1, order))
-        self._slope = _cumulated(share * slopes[..., :1], bend.flatten(1).gather(-1, order))
+        self._height = _cumulate(share * leftmost, (jump - bend * knots_seen).flatten(1).gather(-1, order))
+        self._slope = _cumulate(share * slopes[..., :1], bend.flatten(1).gather(-1, order))
 
     def __call__(self, x: Tensor) -> Tensor:
         return _by_columns(self._lines, x)
@@ -196,7 +196,7 @@ def _by_columns(function: Pooled, x: Tensor, points: int = _CHUNK) -> Tensor:
     return torch.cat([function(part).to(x.dtype) for part in parts], dim=-1)
 
 
-def _cumulated(first: Tensor, increments: Tensor) -> Tensor:
+def _cumulate(first: Tensor, increments: Tensor) -> Tensor:
     """Sums of `first` `[L, J, 1]` over J and of the first 0 ... K increments `[L, K]`, `[L, K + 1]`."""
     return torch.cat([first.sum(1), increments], dim=-1).cumsum(-1)
 

@@ -56,7 +56,7 @@ class RiskMeasure(Settings):
         kind = cls.model_fields["kind"].default
         if not isinstance(kind, str):
             return
-        known = RiskMeasure.kinds.registered(kind) or cls
+        known = RiskMeasure.kinds.peek(kind) or cls
         if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"{cls.__name__}: the kind {kind!r} belongs to {known.__module__}.{known.__qualname__}")
         # The same class once more is a notebook's cell that was run again.

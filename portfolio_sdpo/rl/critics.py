@@ -11,10 +11,8 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
-from portfolio_sdpo.nn.critic import Critic, MeanCritic, QuantileCritic
-from portfolio_sdpo.nn.levels import Tail, expect, midpoints, place_levels
-from portfolio_sdpo.nn.networks import ObservationCodec, Trunk
-from portfolio_sdpo.rl.past import Past
+from portfolio_sdpo.nn.networks import Critic, MeanCritic, ObservationCodec, QuantileCritic, Trunk
+from portfolio_sdpo.nn.quantiles import Tail, expect, midpoints, place_levels
 from portfolio_sdpo.rl.rollout import Grid, Rollout
 from portfolio_sdpo.settings import Settings
 
@@ -108,6 +106,23 @@ class Memory(nn.Module):
         there = torch.arange(self.inputs.shape[1]) < self.counts.unsqueeze(-1)
         targets = [values[there] for name, values in self.named_buffers() if name.startswith("targets_")]
         return self.inputs[there], targets
+
+
+@dataclass(frozen=True)
+class Past:
+    """What may have been cumulated before each of n transitions: J possibilities each (see `rl.past`)."""
+
+    cumulated: Tensor
+    """[J, n] what has been cumulated before, c_t"""
+    share: Tensor
+    """[J, n] their probabilities, which sum to 1 over J"""
+    episode: Tensor
+    """[J, 1] or [1, n] the episode whose influence function they meet"""
+
+    def take(self, index: Tensor) -> Past:
+        """That of the transitions `index` [m]."""
+        episode = self.episode if self.episode.shape[1] == 1 else self.episode[:, index]
+        return Past(self.cumulated[:, index], self.share[:, index], episode)
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ class Board:
                 _number(line, "return", ".2f"),
                 *(self._risk(index, line) for index in range(len(self.constraints))),
                 _number(line, "steps_per_second", ",.0f"),
-                _left(line),
+                _estimate_time_left(line),
                 *([line.host] if elsewhere else []),
             )
         parts: list[RenderableType] = [table]
@@ -215,7 +215,7 @@ def _number(line: Line, name: str, shape: str) -> str:
     return format(float(line.row[name]), shape) if name in line.row else "–"
 
 
-def _left(line: Line) -> str:
+def _estimate_time_left(line: Line) -> str:
     """Time left at the current rate, as m:ss."""
     steps, rate = float(line.row.get("steps", 0.0)), float(line.row.get("steps_per_second", 0.0))
     if not rate:

@@ -85,7 +85,7 @@ class Rollout:
         return self.per_episode(values * discount ** self.step.to(values.dtype))
 
     @staticmethod
-    def joined(rollouts: Sequence[Rollout]) -> Rollout:
+    def join(rollouts: Sequence[Rollout]) -> Rollout:
         """All their episodes in one rollout, in the order given."""
         if len(rollouts) == 1:
             return rollouts[0]

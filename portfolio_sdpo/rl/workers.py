@@ -232,7 +232,7 @@ class WorkerCollector:
             wait(pending, return_when=FIRST_EXCEPTION)
             for future in filter(Future.done, pending):
                 future.result()  # an error of any lane, without waiting for those before it
-            return Rollout.joined([future.result() for future in pending])
+            return Rollout.join([future.result() for future in pending])
         finally:
             for future in pending:
                 future.cancel()

@@ -8,9 +8,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from portfolio_sdpo.nn.critic import MeanCritic, QuantileCritic
-from portfolio_sdpo.nn.levels import midpoints
-from portfolio_sdpo.nn.networks import Mlp, ObservationCodec
+from portfolio_sdpo.nn.networks import MeanCritic, Mlp, ObservationCodec, QuantileCritic
+from portfolio_sdpo.nn.quantiles import midpoints
 
 KINDS = pytest.mark.parametrize("kind", [QuantileCritic, MeanCritic])
 
@@ -55,7 +54,7 @@ def test_rescaling_changes_units_and_no_prediction(kind):
         assert critic.location == location and critic.scale == scale
         torch.testing.assert_close(critic(observation, tau), before, atol=1e-4, rtol=1e-4)
     critic.rescale(torch.tensor(50.0), torch.tensor(3.0))
-    torch.testing.assert_close(critic.standardised(observation, tau), (before - 50) / 3, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(critic.predict_standardised(observation, tau), (before - 50) / 3, atol=1e-4, rtol=1e-4)
 
 
 @KINDS

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from portfolio_sdpo.nn.critic import QuantileCritic
-from portfolio_sdpo.nn.levels import draw_levels, expect, find_tails, midpoints, place_levels
-from portfolio_sdpo.nn.networks import ObservationCodec
+from portfolio_sdpo.nn.networks import ObservationCodec, QuantileCritic
+from portfolio_sdpo.nn.quantiles import draw_levels, expect, find_tails, midpoints, place_levels
 from portfolio_sdpo.risk import CVaR, Entropic, Expectation, Variance
 
 TAILS = [(side, alpha) for side in ("lower", "upper") for alpha in (0.01, 0.05, 0.1)]

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from portfolio_sdpo.errors import PortfolioSdpoError, SettingsError
-from portfolio_sdpo.nn import quantile_loss
-from portfolio_sdpo.nn.quantile_loss import pairwise_quantile_huber_loss, quantile_huber_loss
+from portfolio_sdpo.nn import quantiles
+from portfolio_sdpo.nn.quantiles import pairwise_quantile_huber_loss, quantile_huber_loss
 
 
 def loss_and_gradient(function, pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
@@ -170,14 +170,14 @@ def test_strided_inputs():
 def test_blocks_of_rows_add_up(monkeypatch):
     pred, tau, target = torch.randn(11, 6), torch.rand(11, 6), torch.randn(11, 4)
     whole = loss_and_gradient(quantile_huber_loss, pred, tau, target, 1.0)
-    monkeypatch.setattr(quantile_loss, "_BLOCK", 70)
+    monkeypatch.setattr(quantiles, "_BLOCK", 70)
     torch.testing.assert_close(loss_and_gradient(quantile_huber_loss, pred, tau, target, 1.0), whole)
 
 
 def test_both_ways_to_rank_agree(monkeypatch):
     pred, tau, target = torch.randn(9, 20).round(decimals=1), torch.rand(20), torch.randn(9, 33).round(decimals=1)
     by_sorting = loss_and_gradient(quantile_huber_loss, pred, tau, target, 0.3)
-    monkeypatch.setattr(quantile_loss, "_ranks", quantile_loss._ranks_by_searching)
+    monkeypatch.setattr(quantiles, "_ranks", quantiles._ranks_by_searching)
     by_searching = loss_and_gradient(quantile_huber_loss, pred, tau, target, 0.3)
     torch.testing.assert_close(by_sorting, by_searching)
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portfolio_sdpo.nn.quantile_loss import _plain_by_sorting, _plain_loss_and_slope
+from portfolio_sdpo.nn.quantiles import _plain_by_sorting, _plain_loss_and_slope
 
 # Few values, of all magnitudes and both signs: ties are common, neighbours are one bit apart.
 NUMBERS = st.one_of(

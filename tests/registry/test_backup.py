@@ -284,6 +284,6 @@ def test_a_damaged_note_is_made_anew(registry, ids, caplog):
     for damaged in (b"", b"[]", b'{"heads": 7}', b'{"heads": {"audit": 1}, "id": "", "generation": ""}', b"\xff\x00"):
         path.write_bytes(damaged)
         assert registry.note_heads(registry.look()) is None
-        assert "is damaged and is made anew" in caplog.text
+        assert "is damaged and is written again" in caplog.text
         caplog.clear()
         assert registry.note_heads(registry.look()) is None and caplog.text == ""

@@ -14,9 +14,8 @@ from portfolio_sdpo.envs.exact import evaluate, uniform_policy
 from portfolio_sdpo.envs.exact.evaluation import transition_rows
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.critic import MeanCritic
-from portfolio_sdpo.nn.levels import midpoints
-from portfolio_sdpo.nn.networks import ObservationCodec, Policy
+from portfolio_sdpo.nn.networks import MeanCritic, ObservationCodec, Policy
+from portfolio_sdpo.nn.quantiles import midpoints
 from portfolio_sdpo.risk import Expectation, Variance
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, minibatches
 from portfolio_sdpo.rl.estimators.score import estimate_risk

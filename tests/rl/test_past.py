@@ -15,11 +15,10 @@ from portfolio_sdpo.errors import InfeasibleConstraintError
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Constraint, Custom, CVaR, Entropic, Variance
 from portfolio_sdpo.rl.algorithms import CpoSettings, PcpoSettings, PdSdpoSettings, Problem, SdpoSettings, build
-from portfolio_sdpo.rl.backward_critics import BackwardCritics
 from portfolio_sdpo.rl.critics import CriticSettings, Valuation
 from portfolio_sdpo.rl.estimators.base import Prices
 from portfolio_sdpo.rl.estimators.score import estimate_risk
-from portfolio_sdpo.rl.past import batch_past, own_past
+from portfolio_sdpo.rl.past import BackwardCritics, batch_past, own_past
 from portfolio_sdpo.rl.rollout import Collector, Rollout
 
 LOSS = ("loss", 1.0)

@@ -110,7 +110,7 @@ def by_hand_joined():
     """Iterations 4 and 5, lane by lane in this process."""
     lanes = [Collector(MAKE(size), ["pain"], 6, SEED) for size in (2, 2, 2, 1)]
     policy = policy_for(lanes[0])
-    return [Rollout.joined([one.collect(policy, k, lane) for lane, one in enumerate(lanes)]) for k in (4, 5)]
+    return [Rollout.join([one.collect(policy, k, lane) for lane, one in enumerate(lanes)]) for k in (4, 5)]
 
 
 @pytest.fixture(scope="module")
@@ -130,9 +130,9 @@ def test_lanes_draw_from_streams_of_their_own():
 def test_joined(by_hand):
     parts = [by_hand([[1.0, 2.0], [4.0]], [True, False]), by_hand([[8.0]], [True]), by_hand([[16.0, 32.0]], [False])]
     whole = by_hand([[1.0, 2.0], [4.0], [8.0], [16.0, 32.0]], [True, False, True, False])
-    assert_same(Rollout.joined(parts), whole)
-    assert Rollout.joined(parts).starts.tolist() == [0, 2, 3, 4]
-    assert Rollout.joined(parts[:1]) is parts[0]
+    assert_same(Rollout.join(parts), whole)
+    assert Rollout.join(parts).starts.tolist() == [0, 2, 3, 4]
+    assert Rollout.join(parts[:1]) is parts[0]
 
 
 @pytest.mark.parametrize("hands", [0, 1, 2, 3, 9])

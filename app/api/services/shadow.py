@@ -1,6 +1,6 @@
 """A challenger in shadow: decided beside the champion on the same terms, audited like it, and never served as weights.
 
-Its answer is made anew when its prices or the day change, in a thread of its own. Each of them is a row of the audit
+Its answer is made again when its prices or the day change, in a thread of its own. Each of them is a row of the audit
 log, with `shadow-` and a number as its request id: with the model and the hash of the prices in both rows, the champion
 and the challenger can be compared day by day before one is promoted.
 """

@@ -48,7 +48,7 @@ class _Session:
 class Login:
     """Sessions of visitors who gave a valid key with the scope `train`; they end with the key.
 
-    Pages cannot be opened for reading only: whoever sees the Run page can start jobs.
+    Pages cannot be opened for reading only: anyone who sees the Run page can start jobs.
     """
 
     def __init__(self, open_registry: Callable[[], Registry]) -> None:

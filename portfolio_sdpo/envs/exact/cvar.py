@@ -29,7 +29,7 @@ class CvarSolution(Solution):
     """A policy whose CVaR meets the bound in simulation, the best of its family."""
 
     cvar: float
-    """E_{s0}[CVaR(Y(s0))] from simulated paths, see `simulated_cvar`"""
+    """E_{s0}[CVaR(Y(s0))] from simulated paths, see `simulate_cvar`"""
     standard_error: float
     """of that estimate"""
     normal_cvar: float
@@ -83,7 +83,7 @@ def solve_cvar(
     return best
 
 
-def simulated_cvar(
+def simulate_cvar(
     cmdp: Cmdp, policy: Array, moments: Evaluation, alpha: float, discount: float, episodes: int, seed: int
 ) -> tuple[float, float]:
     """E_{s0}[CVaR_α(Y(s0))] of a policy [H, N, M] with these exact moments, and the standard error of the estimate.
@@ -165,7 +165,7 @@ class _Family:
     def simulate(self, member: _Member) -> tuple[float, float]:
         """CVaR of a member's policy over fresh paths, and its standard error."""
         policy = self.search.table(member.actions)
-        return simulated_cvar(
+        return simulate_cvar(
             self.search.cmdp, policy, member.moments, self.alpha, self.search.discount, self.episodes, self.seed
         )
 

@@ -20,7 +20,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from portfolio_sdpo.envs.exact.cvar import simulated_cvar
+from portfolio_sdpo.envs.exact.cvar import simulate_cvar
 from portfolio_sdpo.envs.exact.evaluation import check_discount, evaluate, transition_rows, uniform_policy
 from portfolio_sdpo.envs.exact.variance import Actions, Solution
 from portfolio_sdpo.envs.random_cmdp import Array, Cmdp
@@ -36,7 +36,7 @@ class CvarObjectiveSolution(Solution):
     """A deterministic policy within the bound, with the highest normal CVaR of its family."""
 
     cvar: float
-    """E_{s0}[CVaR(Y(s0))] from simulated paths, see `simulated_cvar`"""
+    """E_{s0}[CVaR(Y(s0))] from simulated paths, see `simulate_cvar`"""
     standard_error: float
     """of that estimate"""
     cost: float | None
@@ -67,7 +67,7 @@ def maximise_cvar(
         ratio **= 1.0 / 3.0
     policy = search.table(best.actions)
     moments = evaluate(cmdp, policy, discount)
-    cvar, error = simulated_cvar(cmdp, policy, moments, alpha, discount, episodes, seed=0)
+    cvar, error = simulate_cvar(cmdp, policy, moments, alpha, discount, episodes, seed=0)
     return CvarObjectiveSolution(policy, moments.mean, cvar, error, search.cost(best.actions), max(search.bound, cvar))
 
 

@@ -59,7 +59,7 @@ def solve_expectation(
         raise SettingsError(f"solve_expectation: {variables} variables are beyond the limit of {limit}.")
     rows, bounds = _rows(cmdp, constraints, discount)
     flow, sources = _flow(cmdp)
-    reward = _summed(cmdp, "reward", discount)
+    reward = _make_coefficients(cmdp, "reward", discount)
     result = _linprog(-reward, rows, bounds, flow, sources)
     if result.status == INFEASIBLE and constraints:
         best = _best_slack(rows, bounds, flow, sources)
@@ -69,7 +69,7 @@ def solve_expectation(
         raise DivergenceError(f"solve_expectation: the linear program was not solved: {result.message}")
     occupancy = np.maximum(result.x, 0.0)
     risks = [
-        float(_summed(cmdp, constraint.signal, _discount(constraint, discount)) @ occupancy)
+        float(_make_coefficients(cmdp, constraint.signal, _discount(constraint, discount)) @ occupancy)
         for constraint in constraints
     ]
     return ExpectationSolution(
@@ -85,7 +85,7 @@ def _discount(constraint: Constraint, discount: float) -> float:
     return discount if constraint.discount is None else constraint.discount
 
 
-def _summed(cmdp: Cmdp, signal: str, discount: float) -> Array:
+def _make_coefficients(cmdp: Cmdp, signal: str, discount: float) -> Array:
     """[H·N·M] coefficients γ^t c(s, a) of a signal's expected return."""
     return np.multiply.outer(discount ** np.arange(cmdp.horizon), cmdp.signal(signal)).ravel()
 
@@ -99,7 +99,9 @@ def _rows(cmdp: Cmdp, constraints: Sequence[Constraint], discount: float) -> tup
                 f"solve_expectation: '{constraint.name}' bounds no expectation; "
                 "for a bound on variance or CVaR take solve_variance or solve_cvar."
             )
-        rows.append(constraint.sign * _summed(cmdp, constraint.signal, _discount(constraint, discount))[None])
+        rows.append(
+            constraint.sign * _make_coefficients(cmdp, constraint.signal, _discount(constraint, discount))[None]
+        )
         bounds.append(constraint.sign * constraint.bound)
     return np.concatenate(rows), np.array(bounds)
 

@@ -203,7 +203,7 @@ def solve_variance(cmdp: Cmdp, bound: float, discount: float, *, steps: int = 18
             inside = max(inside, candidate, key=lambda found: found.moments.mean)
         if abs(outside.moments.mean - inside.moments.mean) <= 2e-5 * (1.0 + abs(inside.moments.mean)):
             break
-    policy, moments = _between(search, inside, outside, bound)
+    policy, moments = _approach_bound(search, inside, outside, bound)
     upper_bound = min(highest, _dual_bound(search, bound, unit))
     return VarianceSolution(policy, moments.mean, moments.variance, upper_bound, multiplier)
 
@@ -226,7 +226,7 @@ def _dual_bound(search: MeanVariance, bound: float, unit: float, steps: int = 30
     return least
 
 
-def _between(
+def _approach_bound(
     search: MeanVariance, inside: Candidate, outside: Candidate, bound: float, steps: int = 16
 ) -> tuple[Array, Evaluation]:
     """Go from a policy inside the bound towards one outside, as far as the bound allows.

@@ -94,8 +94,8 @@ def draw_learning(experiment: CmdpExperiment, curves: Sequence[Curves], known: S
         axis.set(title=f"({letter}) {title}", xlabel="iteration")
     if not objective.linear:
         columns = [f"{kind}_objective" for kind in ("exact", "integrated", "true")]
-        _reached(axes.pop(0), curves, columns, _levels(experiment, known, "value"))
-    _reached(axes.pop(0), curves, ["exact_return", "true_return"], _levels(experiment, known, "mean"))
+        _draw_reached(axes.pop(0), curves, columns, _levels(experiment, known, "value"))
+    _draw_reached(axes.pop(0), curves, ["exact_return", "true_return"], _levels(experiment, known, "mean"))
     for index, (axis, constraint) in enumerate(zip(axes, constraints, strict=True)):
         for curve in curves:
             estimate = curve.column(f"risk_{index}")
@@ -127,7 +127,7 @@ def _levels(experiment: CmdpExperiment, known: Sequence[References], what: str) 
     return levels
 
 
-def _reached(
+def _draw_reached(
     axis: Axes, curves: Sequence[Curves], columns: Sequence[str], levels: Mapping[str, Sequence[float]]
 ) -> None:
     """What every algorithm reaches in the first of these columns that there is, and what there is to be reached."""

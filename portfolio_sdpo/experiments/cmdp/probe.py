@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from portfolio_sdpo.envs import Cmdp
 from portfolio_sdpo.envs.exact import Evaluation, evaluate, rollout_returns
-from portfolio_sdpo.envs.exact.cvar import simulated_cvar
+from portfolio_sdpo.envs.exact.cvar import simulate_cvar
 from portfolio_sdpo.nn.networks import Policy
 from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, RiskMeasure, Variance
 from portfolio_sdpo.rl import Problem
@@ -58,16 +58,16 @@ class Probe:
         """The columns, and the reward's returns [episodes] of the fresh episodes."""
         table = self.table(policy)
         fresh, integrated = self._streams(iteration)
-        figures, returns = sampled_figures(
+        figures, returns = sample_figures(
             self.cmdp, table, self.problem, self.episodes, lambda: np.random.default_rng(fresh)
         )
         simulation_seed = int(integrated.generate_state(1)[0])
         return figures | exact_figures(self.cmdp, table, self.problem, self.episodes, simulation_seed), returns
 
-    def sampled(self, policy: Policy, iteration: int) -> dict[str, float]:
+    def sample(self, policy: Policy, iteration: int) -> dict[str, float]:
         """Only `true_*`: what can be known without the tables of the CMDP."""
         fresh, _ = self._streams(iteration)
-        return sampled_figures(
+        return sample_figures(
             self.cmdp, self.table(policy), self.problem, self.episodes, lambda: np.random.default_rng(fresh)
         )[0]
 
@@ -81,7 +81,7 @@ class Probe:
         return probabilities.reshape(self.cmdp.horizon, self.cmdp.states, self.cmdp.actions).numpy()
 
 
-def sampled_figures(
+def sample_figures(
     cmdp: Cmdp, table: Array, problem: Problem, episodes: int, rng: Callable[[], np.random.Generator]
 ) -> tuple[dict[str, float], Array]:
     """`true_*` of a policy [H, N, M], and the reward's returns [episodes]; `rng` starts the same stream every time."""
@@ -122,7 +122,7 @@ def exact_figures(cmdp: Cmdp, table: Array, problem: Problem, episodes: int, see
                 return {"exact": of(signal, discount).variance}
             case CVaR(alpha=alpha, tail="lower") if signal == "reward":
                 moments = of(signal, discount)
-                return {"integrated": simulated_cvar(cmdp, table, moments, alpha, discount, episodes, seed)[0]}
+                return {"integrated": simulate_cvar(cmdp, table, moments, alpha, discount, episodes, seed)[0]}
         return {}
 
     figures = {"exact_return": of("reward", problem.discount).mean}

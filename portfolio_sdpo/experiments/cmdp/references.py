@@ -22,7 +22,7 @@ from portfolio_sdpo.envs.exact import (
 )
 from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.probe import Array, exact_figures, sampled_figures, sharp_kind, sharp_objective
+from portfolio_sdpo.experiments.cmdp.probe import Array, exact_figures, sample_figures, sharp_kind, sharp_objective
 from portfolio_sdpo.experiments.engine.folders import read_json, write_json
 from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, Variance
 from portfolio_sdpo.rl import Problem
@@ -150,7 +150,7 @@ def _reference(cmdp: Cmdp, problem: Problem, table: Array) -> Reference:
     kinds = [sharp_kind(figures, index) for index in range(len(problem.constraints))]
     unknown = not problem.objective.linear and sharp_objective(figures) is None
     if None in kinds or unknown:
-        figures |= sampled_figures(cmdp, table, problem, _EPISODES, lambda: np.random.default_rng(0))[0]
+        figures |= sample_figures(cmdp, table, problem, _EPISODES, lambda: np.random.default_rng(0))[0]
     risks = tuple(figures[f"{kind or 'true'}_risk_{index}"] for index, kind in enumerate(kinds))
     return Reference(figures["exact_return"], risks, sharp_objective(figures))
 

@@ -214,7 +214,7 @@ def _phase_one(trainer: Trainer, fresh: Probe, watch: Watcher | None) -> None:
     def inside() -> bool:
         # Fresh episodes cost time, so only a policy that looks safe on its own few is tried on them.
         looks_safe = bool(trainer.rows) and worst_slack(trainer.rows[-1], "risk_empirical") > 0
-        return looks_safe and worst_slack(fresh.sampled(trainer.policy, trainer.iteration), "true_risk") > 0
+        return looks_safe and worst_slack(fresh.sample(trainer.policy, trainer.iteration), "true_risk") > 0
 
     reached = inside()  # a run that was interrupted after its last iteration
 

@@ -166,13 +166,13 @@ def cmdp_evidence(
         seed, final = int(record["cmdp_seed"]), record["figures"]
         rows = [row for row in read_rows(folder / "metrics.parquet") if row.get("phase") != 1.0]
 
-        def scored(value: float, seed: int = seed) -> float:
+        def score(value: float, seed: int = seed) -> float:
             share = _share(known, seed, value) if to_optimum else None
             return value if share is None else share
 
-        figures = {SCORE: scored(_reached(final))}
+        figures = {SCORE: score(_read_objective(final))}
         if rows:
-            figures[SPEED] = scored(statistics.fmean(map(_reached, rows)))
+            figures[SPEED] = score(statistics.fmean(map(_read_objective, rows)))
         excess = []
         for index, constraint in enumerate(constraints):
             column = f"{sharp_kind(final, index) or 'true'}_risk_{index}"
@@ -204,7 +204,7 @@ def _share(known: dict[int, References], cmdp_seed: int, value: float) -> float 
     return known[cmdp_seed].share_of_gain(value) if cmdp_seed in known else None
 
 
-def _reached(figures: Mapping[str, Any]) -> float:
+def _read_objective(figures: Mapping[str, Any]) -> float:
     """The problem's objective, as sharply as it is known."""
     objective = sharp_objective(figures)
     return float(figures["exact_return"]) if objective is None else objective
@@ -259,10 +259,10 @@ def _run(experiment: CmdpExperiment, folder: Path, known: dict[int, References])
         phase_one=shared + sum(row.get("phase") == 1.0 for row in rows),
         final_return=final["exact_return"],
         final_objective=sharp_objective(final),
-        share_of_gain=_share(known, cmdp_seed, _reached(final)),
+        share_of_gain=_share(known, cmdp_seed, _read_objective(final)),
         share_from_start=None
         if started is None or cmdp_seed not in known
-        else known[cmdp_seed].share_of_gain(_reached(final), _reached(started)),
+        else known[cmdp_seed].share_of_gain(_read_objective(final), _read_objective(started)),
         suboptimality_bound=_suboptimality_bound(rows[-1], len(experiment.problem.constraints)),
         risks=tuple(
             summarise_risk(constraint, index, rows, final)

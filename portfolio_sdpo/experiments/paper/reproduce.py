@@ -153,7 +153,7 @@ def reproduce(
         question = QUESTIONS[key]
         before = read_json(folder / _file(key)) if (folder / _file(key)).exists() else None
         found = plan(key) if plan else plan_studies(key, scale)
-        results = tuple(_result(study, make, _spent(before, study.name)) for study in found)
+        results = tuple(_result(study, make, _sum_seconds(before, study.name)) for study in found)
         answer = QuestionResult(
             question=question,
             scale=scale,
@@ -225,7 +225,7 @@ def _file(key: str) -> str:
     return f"{key.lower()}.json"
 
 
-def _spent(before: dict[str, Any] | None, name: str) -> float:
+def _sum_seconds(before: dict[str, Any] | None, name: str) -> float:
     """Seconds of earlier calls."""
     return sum(float(each["seconds"]) for each in (before["studies"] if before else ()) if each["experiment"] == name)
 

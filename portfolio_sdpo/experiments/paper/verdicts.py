@@ -83,7 +83,7 @@ def _examine(part: Part, evidence: Evidence) -> list[Finding]:
     patterns = (part.better, part.worse) if isinstance(part, Beats) else (part.label,)
     missing = [pattern for pattern in patterns if not evidence.labels(pattern)]
     if missing:
-        return [Finding(f"no runs of {' or '.join(_spoken(each) for each in missing)}", None)]
+        return [Finding(f"no runs of {' or '.join(_name_pattern(each) for each in missing)}", None)]
     match part:
         case Beats(better, worse, figure):
             pairs = [(a, b) for a in evidence.labels(better) for b in evidence.labels(worse)]
@@ -95,7 +95,7 @@ def _examine(part: Part, evidence: Evidence) -> list[Finding]:
             return [_keeps(label, constraint, kept, evidence) for label in evidence.labels(pattern)]
 
 
-def _spoken(pattern: str) -> str:
+def _name_pattern(pattern: str) -> str:
     return {"pd-*var": "PD-CVaR or PD-VAR"}.get(pattern) or display_name(pattern.rstrip("-*"))
 
 

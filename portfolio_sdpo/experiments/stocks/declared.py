@@ -77,7 +77,7 @@ class StocksExperiment(Settings):
         if iterations is not None:
             if iterations < 1:
                 raise SettingsError(f"iterations: there must be at least 1 update a day (got {iterations}).")
-            agents = {label: _changed(agent, first=iterations, further=iterations) for label, agent in agents.items()}
+            agents = {label: _change(agent, first=iterations, further=iterations) for label, agent in agents.items()}
         return StocksExperiment(
             **{**dict(self), "algorithms": agents, "shown": shown, "seeds": self.seeds if seeds is None else seeds}
         )
@@ -96,13 +96,13 @@ class StocksExperiment(Settings):
         return [] if label == BENCHMARKS else [build_agent(self.algorithms[label], seed, label) for seed in seeds]
 
 
-def _changed(agent: AgentSettings, **changes: Any) -> AgentSettings:
+def _change(agent: AgentSettings, **changes: Any) -> AgentSettings:
     return AgentSettings.model_validate({**agent.model_dump(), **changes})
 
 
 def _counterfactual(alpha: float) -> AgentSettings:
     agent = preset("paper-stocks", "sdpo", alpha=alpha)
-    return _changed(agent, learner={**agent.learner.model_dump(), "estimator": "counterfactual"})
+    return _change(agent, learner={**agent.learner.model_dump(), "estimator": "counterfactual"})
 
 
 STOCKS = StocksExperiment(

@@ -56,7 +56,7 @@ def _outcomes(summary: StocksSummary) -> Table:
             _interval(label.final_wealth, ".3f"),
             _mean(label.max_drawdown, "z.1%"),
             _range(label.realised_cvar, "z.2%"),
-            _broken(label),
+            _describe_broken(label),
             _mean(label.cash, ".0%"),
             _mean(label.turnover, ".1f"),
             style="" if agent else "dim",
@@ -132,7 +132,7 @@ def _troubles(summary: StocksSummary, agents: dict[str, StrategySummary]) -> lis
     return lines
 
 
-def _broken(label: StrategySummary) -> Text:
+def _describe_broken(label: StrategySummary) -> Text:
     if label.broken is None:
         return Text(NONE)
     if label.kind == "benchmark":

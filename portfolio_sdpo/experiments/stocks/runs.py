@@ -48,7 +48,7 @@ class BacktestFolder:
         """Of its agent; none for benchmarks."""
         return () if self.label == BENCHMARKS else tuple(self.config["settings"]["seeds"])
 
-    def declared_by(self, experiment: StocksExperiment) -> bool:
+    def matches(self, experiment: StocksExperiment) -> bool:
         """Whether the experiment would make the same, whatever the seeds."""
         if self.label not in (BENCHMARKS, *experiment.algorithms):
             return False
@@ -138,7 +138,7 @@ class StocksBacktest(StocksRun):
     def others(self) -> list[BacktestFolder]:
         """Backtests of the label that were made with other settings."""
         found = list_backtests(self.experiment, self.root)
-        return [each for each in found if each.label == self.label and not each.declared_by(self.experiment)]
+        return [each for each in found if each.label == self.label and not each.matches(self.experiment)]
 
     def is_done(self) -> bool:
         others = self.others()
@@ -153,8 +153,8 @@ class StocksBacktest(StocksRun):
 def count_pending_runs(experiment: StocksExperiment, root: Path | None = None) -> int:
     """How many tracks `run_stocks` would simulate, if need be by replacing others."""
     found = list_backtests(experiment, root)
-    agents = sum(len(_missing(experiment, label, found)) for label in experiment.shown)
-    return agents + (len(experiment.strategies) if _missing(experiment, BENCHMARKS, found) else 0)
+    agents = sum(len(_find_missing_seeds(experiment, label, found)) for label in experiment.shown)
+    return agents + (len(experiment.strategies) if _find_missing_seeds(experiment, BENCHMARKS, found) else 0)
 
 
 def run_stocks(
@@ -171,7 +171,7 @@ def run_stocks(
     root = root or experiment_folder(experiment.name)
     found = list_backtests(experiment, root)
     benchmarks, *labels = [
-        StocksBacktest(experiment, label, root, tuple(_missing(experiment, label, found)))
+        StocksBacktest(experiment, label, root, tuple(_find_missing_seeds(experiment, label, found)))
         for label in (BENCHMARKS, *experiment.shown)
     ]
     agents = [run for label in labels if options.get("restart") or not label.others() for run in label.prerequisites]
@@ -189,15 +189,15 @@ def make_stocks(run: StocksAgentRun | StocksBacktest, watch: Watcher) -> dict[st
 def read_tables(found: Collection[BacktestFolder], seeds: Collection[int] | None = None) -> Tables:
     """The tables of these backtests, of agents only those with the seeds."""
 
-    def joined(name: str, of: Collection[BacktestFolder]) -> pd.DataFrame:
+    def join(name: str, of: Collection[BacktestFolder]) -> pd.DataFrame:
         tables = [read_table(each.folder, name) for each in of]
         table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["strategy", "seed", "date"])
         return table if seeds is None else table[table["seed"].isna() | table["seed"].isin(list(seeds))]
 
     return Tables(
-        joined("equity", found),
-        joined("weights", found),
-        joined("trace", [each for each in found if each.label != BENCHMARKS]),
+        join("equity", found),
+        join("weights", found),
+        join("trace", [each for each in found if each.label != BENCHMARKS]),
     )
 
 
@@ -249,9 +249,9 @@ def _record_backtest(run: StocksBacktest) -> dict[str, Any]:
     return {"folder": target.name, "records": result.record.metrics}
 
 
-def _missing(experiment: StocksExperiment, label: str, found: Collection[BacktestFolder]) -> list[int]:
+def _find_missing_seeds(experiment: StocksExperiment, label: str, found: Collection[BacktestFolder]) -> list[int]:
     """Seeds that are still to be simulated; benchmarks have none, and are there or not."""
-    sound = [each for each in found if each.label == label and each.declared_by(experiment)]
+    sound = [each for each in found if each.label == label and each.matches(experiment)]
     if label == BENCHMARKS:
         return [] if sound else [experiment.seeds[0]]
     there = {seed for each in sound for seed in each.seeds}

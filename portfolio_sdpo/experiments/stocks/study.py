@@ -43,7 +43,7 @@ class StocksStudy(Study):
         experiment = self.experiment
         backtests = [each for each in list_backtests(experiment, self.root) if each.label in experiment.shown]
         # A label is replaced as a whole, so it counts as a whole.
-        mixed = {each.label for each in backtests if not each.declared_by(experiment)}
+        mixed = {each.label for each in backtests if not each.matches(experiment)}
         ours = [each for each in backtests if set(each.seeds) & set(experiment.seeds)]
         labels = dict.fromkeys(each.label for each in ours if each.label not in mixed)
         return FinishedRuns(tuple(labels), sum(len(each.seeds) for each in backtests if each.label in mixed))

@@ -131,7 +131,7 @@ def summarise_stocks(
         claims=tuple(judge(claim, evidence) for claim in QUESTION_D.claims),
         walks=tuple(tracks),
         statistics=SeedStatistics.of(evidence),
-        outdated=tuple(dict.fromkeys(each.label for each in found if not each.declared_by(experiment))),
+        outdated=tuple(dict.fromkeys(each.label for each in found if not each.matches(experiment))),
         versions=tuple(
             sorted({f"{each.config['package_version']}, prices {each.config['data']['sha256'][:12]}" for each in found})
         ),

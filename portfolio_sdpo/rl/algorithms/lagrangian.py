@@ -13,17 +13,20 @@ w_t(u) being u(Y) less a baseline (`rl.estimators.trajectory`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
+import torch
+from gymnasium import spaces
 from pydantic import Field
 from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.networks import Policy
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Constraint, RiskMeasure
 from portfolio_sdpo.rl.algorithms.ascent import adam, describe_policy, set_rate
-from portfolio_sdpo.rl.algorithms.base import AlgorithmSettings, Problem
+from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
 from portfolio_sdpo.rl.algorithms.multiplier import MultiplierSettings
 from portfolio_sdpo.rl.estimators.base import SignalKey
 from portfolio_sdpo.rl.estimators.score import whole_episodes
@@ -100,6 +103,31 @@ class LagrangianAscent:
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
+
+
+class PrimalDual(Algorithm):
+    """An algorithm that ascends a Lagrangian of constraints on one measure; a subclass follows that measure."""
+
+    measure: ClassVar[type[RiskMeasure]]
+    """The only measure that its constraints may have."""
+    accepts_nonlinear = True
+
+    def __init__(
+        self, settings: PrimalDualSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
+    ) -> None:
+        super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
+        refuse_other_measures(settings.kind, problem, self.measure)
+        self.ascent = LagrangianAscent(self, settings, problem, self.policy)
+
+    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:
+        return self.ascent.update(rollout, iteration, self.follow)
+
+    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
+        return [self.ascent.optimiser]
+
+    @abstractmethod
+    def follow(self, index: int, constraint: Constraint, returns: Tensor) -> tuple[float, InfluenceFunction]:
+        """ρ_i and its influence function; moves the statistic of constraint i by its returns [E]."""
 
 
 def refuse_other_measures(kind: str, problem: Problem, measure: type[RiskMeasure]) -> None:

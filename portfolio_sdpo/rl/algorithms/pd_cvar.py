@@ -16,7 +16,6 @@ while λ = 0), and it is measured in standard deviations of the batch's returns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -26,11 +25,9 @@ from torch import Tensor
 
 from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.risk import Constraint, CVaR
-from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
-from portfolio_sdpo.rl.algorithms.lagrangian import LagrangianAscent, PrimalDualSettings, refuse_other_measures
+from portfolio_sdpo.rl.algorithms.base import AlgorithmSettings, Problem
+from portfolio_sdpo.rl.algorithms.lagrangian import PrimalDual, PrimalDualSettings
 from portfolio_sdpo.rl.estimators.trajectory import InfluenceFunction
-from portfolio_sdpo.rl.metrics import LogRow
-from portfolio_sdpo.rl.rollout import Rollout
 
 
 class PdCvarSettings(PrimalDualSettings):
@@ -41,30 +38,21 @@ class PdCvarSettings(PrimalDualSettings):
     """Step size of ν, the fastest time scale, in standard deviations of the returns."""
 
 
-class PdCvar(Algorithm):
+class PdCvar(PrimalDual):
     """Keeps one VaR parameter ν_i for each constraint."""
 
     settings_type: ClassVar[type[AlgorithmSettings]] = PdCvarSettings
-    accepts_nonlinear = True
+    measure = CVaR
 
     nu: Tensor
 
     def __init__(
         self, settings: PdCvarSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
-        super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
-        refuse_other_measures(settings.kind, problem, CVaR)
-        self.ascent = LagrangianAscent(self, settings, problem, self.policy)
+        super().__init__(settings, problem, codec, action_space)
         self.register_buffer("nu", torch.full((len(problem.constraints),), float("nan"), dtype=torch.float64))
 
-    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:
-        return self.ascent.update(rollout, iteration, self.follow)
-
-    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
-        return [self.ascent.optimiser]
-
     def follow(self, index: int, constraint: Constraint, returns: Tensor) -> tuple[float, InfluenceFunction]:
-        """ρ_i and its influence function; moves the statistic of constraint i by its returns [E]."""
         measure = constraint.measure
         assert isinstance(measure, CVaR)
         alpha, side = measure.alpha, 1.0 if measure.tail == "lower" else -1.0

@@ -14,7 +14,6 @@ states are pooled, so differences between these count as variance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -24,11 +23,9 @@ from torch import Tensor
 
 from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.risk import Constraint, Variance
-from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy
-from portfolio_sdpo.rl.algorithms.lagrangian import LagrangianAscent, PrimalDualSettings, refuse_other_measures
+from portfolio_sdpo.rl.algorithms.base import AlgorithmSettings, Problem
+from portfolio_sdpo.rl.algorithms.lagrangian import PrimalDual, PrimalDualSettings
 from portfolio_sdpo.rl.estimators.trajectory import InfluenceFunction
-from portfolio_sdpo.rl.metrics import LogRow
-from portfolio_sdpo.rl.rollout import Rollout
 
 
 class PdVarSettings(PrimalDualSettings):
@@ -39,11 +36,11 @@ class PdVarSettings(PrimalDualSettings):
     """Step size of the running moments, the fastest time scale: weight of the newest batch."""
 
 
-class PdVar(Algorithm):
+class PdVar(PrimalDual):
     """Keeps running estimates of E[Y_i] and E[Y_i²] for each constraint."""
 
     settings_type: ClassVar[type[AlgorithmSettings]] = PdVarSettings
-    accepts_nonlinear = True
+    measure = Variance
 
     moments: Tensor
     """[m, 2] running E[Y_i] and E[Y_i²]"""
@@ -51,19 +48,10 @@ class PdVar(Algorithm):
     def __init__(
         self, settings: PdVarSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
-        super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
-        refuse_other_measures(settings.kind, problem, Variance)
-        self.ascent = LagrangianAscent(self, settings, problem, self.policy)
+        super().__init__(settings, problem, codec, action_space)
         self.register_buffer("moments", torch.full((len(problem.constraints), 2), float("nan"), dtype=torch.float64))
 
-    def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:
-        return self.ascent.update(rollout, iteration, self.follow)
-
-    def optimisers(self) -> Sequence[torch.optim.Optimizer]:
-        return [self.ascent.optimiser]
-
     def follow(self, index: int, constraint: Constraint, returns: Tensor) -> tuple[float, InfluenceFunction]:
-        """ρ_i and its influence function; moves the statistic of constraint i by its returns [E]."""
         newest = torch.stack([returns.mean(), returns.square().mean()])
         if self.moments[index].isnan().any():
             self.moments[index] = newest

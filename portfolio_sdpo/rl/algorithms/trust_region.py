@@ -183,10 +183,10 @@ class TrustRegion:
         along = float(g @ product(g) / (g @ g).clamp_min(torch.finfo(g.dtype).tiny))
         damping = self.settings.damping * max(along, 0.0)
 
-        def damped(v: Tensor) -> Tensor:
+        def multiply(v: Tensor) -> Tensor:
             return product(v) + damping * v
 
-        solved = [conjugate_gradient(damped, row, self.settings.cg_iterations) for row in gradients]
+        solved = [conjugate_gradient(multiply, row, self.settings.cg_iterations) for row in gradients]
         model = LocalModel(
             g=g,
             b=b,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from portfolio_sdpo.nn.levels import place_levels
 from portfolio_sdpo.nn.networks import CategoricalHead, ObservationCodec, Policy
+from portfolio_sdpo.nn.quantiles import place_levels
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings
 from portfolio_sdpo.rl.estimators.base import Assessment, Direction, ObjectiveTerm, Prices, Valuations
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, ScoreEstimator, Utility, combine_advantages

@@ -22,12 +22,11 @@ import torch
 from torch import Tensor
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.levels import expect, find_tails
 from portfolio_sdpo.nn.networks import ObservationCodec
+from portfolio_sdpo.nn.quantiles import expect, find_tails
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.risk.influence import Pooled
-from portfolio_sdpo.rl.backward_critics import BackwardCritics
-from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, Valuation
+from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, Past, Valuation
 from portfolio_sdpo.rl.estimators.base import (
     Assessment,
     Direction,
@@ -37,7 +36,7 @@ from portfolio_sdpo.rl.estimators.base import (
     Valuations,
 )
 from portfolio_sdpo.rl.metrics import LogRow
-from portfolio_sdpo.rl.past import Past, batch_past, own_past
+from portfolio_sdpo.rl.past import BackwardCritics, batch_past, own_past
 from portfolio_sdpo.rl.rollout import Rollout
 
 if TYPE_CHECKING:

@@ -98,13 +98,15 @@ def score_weights(
     weight = influence(total)
     if baseline == "history":
         ahead = torch.where(compared, total - before, 0.0)
-        weight = weight - _expected(influence, before, ahead, alive, partners)
+        weight = weight - _average_influence(influence, before, ahead, alive, partners)
     weight = weight - torch.where(compared, (alive * weight).sum(1, keepdim=True) / count, 0.0)
     # Each episode is part of its own baseline, which takes 1/count off its weight.
     return grid.flatten(weight * torch.where(compared, count / (count - 1), 1.0))
 
 
-def _expected(influence: InfluenceFunction, before: Tensor, ahead: Tensor, alive: Tensor, partners: int) -> Tensor:
+def _average_influence(
+    influence: InfluenceFunction, before: Tensor, ahead: Tensor, alive: Tensor, partners: int
+) -> Tensor:
     """Mean of u(c_t + R_t) over the R_t of the batch's episodes, for every episode's own c_t, all [L, E]."""
     episodes = before.shape[1]
     partner = torch.linspace(0, episodes - 1, min(partners, episodes)).round().long()

@@ -11,7 +11,7 @@ import pytest
 
 from portfolio_sdpo.envs import Cmdp, random_cmdp
 from portfolio_sdpo.envs.exact import evaluate, maximise_cvar, solve_expectation, solve_unconstrained
-from portfolio_sdpo.envs.exact.cvar import simulated_cvar
+from portfolio_sdpo.envs.exact.cvar import simulate_cvar
 from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
 from portfolio_sdpo.risk import Constraint
 
@@ -95,7 +95,7 @@ def test_as_good_as_the_best_of_all_policies(seed, spec):
         own = 0.95 if constraint.discount is None else constraint.discount
         assert found.cost == pytest.approx(evaluate(cmdp, found.policy, own, "wear").mean)
         assert constraint.slack(found.cost) >= 0
-    simulated = simulated_cvar(cmdp, found.policy, moments, 0.1, 0.95, 2000, seed=0)
+    simulated = simulate_cvar(cmdp, found.policy, moments, 0.1, 0.95, 2000, seed=0)
     assert (found.cvar, found.standard_error) == pytest.approx(simulated)
     # An upper bound but for how much the variance differs between initial states, by 0.01 at most here.
     assert best <= found.approximate_upper_bound + 0.01
@@ -116,7 +116,7 @@ def test_the_bound_above_is_near_on_a_larger_problem(spec):
         brave = solve_expectation(cmdp, bounds(*spec), 0.99)
         moments = evaluate(cmdp, brave.policy, 0.99)
         assert moments.mean > found.mean
-        assert simulated_cvar(cmdp, brave.policy, moments, 0.1, 0.99, 5000, seed=0)[0] < found.cvar - 0.5
+        assert simulate_cvar(cmdp, brave.policy, moments, 0.1, 0.99, 5000, seed=0)[0] < found.cvar - 0.5
     else:
         np.testing.assert_array_equal(found.policy, free.policy)
         assert found.approximate_upper_bound == pytest.approx(free.approximate_upper_bound)

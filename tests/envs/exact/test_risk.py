@@ -20,7 +20,7 @@ from portfolio_sdpo.envs.exact import (
     solve_variance,
     uniform_policy,
 )
-from portfolio_sdpo.envs.exact.cvar import simulated_cvar
+from portfolio_sdpo.envs.exact.cvar import simulate_cvar
 from portfolio_sdpo.envs.exact.variance import Candidate, MeanVariance, Weights, at_angle
 from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
 from portfolio_sdpo.risk import CVaR
@@ -159,7 +159,7 @@ def test_simulated_cvar_without_noise_equals_that_of_the_law(alpha):
     policy = np.random.default_rng(1).dirichlet(np.ones(2), size=(4, 3))
     values, weights = enumerate_distribution(cmdp, policy, 0.9)[0]
     exact = float(CVaR(alpha=alpha)(torch.from_numpy(values), torch.from_numpy(weights)))
-    cvar, error = simulated_cvar(cmdp, policy, evaluate(cmdp, policy, 0.9), alpha, 0.9, episodes=40_000, seed=0)
+    cvar, error = simulate_cvar(cmdp, policy, evaluate(cmdp, policy, 0.9), alpha, 0.9, episodes=40_000, seed=0)
     assert 0 < error < 0.02
     assert cvar == pytest.approx(exact, abs=4 * error)
 

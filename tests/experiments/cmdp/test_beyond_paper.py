@@ -22,8 +22,8 @@ from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs, run_cmdp
 from portfolio_sdpo.experiments.cmdp.summary import cmdp_evidence, summarise_cmdp
 from portfolio_sdpo.experiments.style import algorithm_colour
 from portfolio_sdpo.experiments.tables import NAMES, display_name
-from portfolio_sdpo.nn.levels import expect
 from portfolio_sdpo.nn.networks import ObservationCodec
+from portfolio_sdpo.nn.quantiles import expect
 from portfolio_sdpo.risk import Constraint, CVaR, Expectation
 from portfolio_sdpo.rl import Problem
 from portfolio_sdpo.rl.algorithms import build

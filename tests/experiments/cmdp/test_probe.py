@@ -9,7 +9,7 @@ import torch
 from portfolio_sdpo.envs import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.envs.exact import evaluate, uniform_policy
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.probe import Probe, exact_figures, sampled_figures, sharp_kind
+from portfolio_sdpo.experiments.cmdp.probe import Probe, exact_figures, sample_figures, sharp_kind
 from portfolio_sdpo.experiments.cmdp.runs import CmdpRun
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Constraint
@@ -56,7 +56,7 @@ def test_table_is_the_policy(cmdp, policy, problem):
 def test_sampled_and_exact_figures_agree(cmdp, policy, problem):
     """On many episodes; the pooled variance is the pooled one."""
     table = Probe(cmdp, problem, seed=0).table(policy)
-    sampled, returns = sampled_figures(cmdp, table, problem, 40_000, lambda: np.random.default_rng(1))
+    sampled, returns = sample_figures(cmdp, table, problem, 40_000, lambda: np.random.default_rng(1))
     exact = exact_figures(cmdp, table, problem, 20_000, seed=2)
     moments = evaluate(cmdp, table, 0.95)
     error = returns.std() / 200

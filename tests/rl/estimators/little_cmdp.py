@@ -28,9 +28,8 @@ from portfolio_sdpo.risk import (
     Variance,
     Wang,
 )
-from portfolio_sdpo.rl.critics import Valuation
+from portfolio_sdpo.rl.critics import Past, Valuation
 from portfolio_sdpo.rl.estimators.score import estimate_risk
-from portfolio_sdpo.rl.past import Past
 from portfolio_sdpo.rl.rollout import Rollout
 
 STATES, ACTIONS, HORIZON, ATOMS = 3, 2, 3, 32
