@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.backtest.bootstrap import Bootstrap, resample_days
+from portfolio_sdpo.backtest.intervals import Bootstrap, resample_days
 from portfolio_sdpo.backtest.shielded import ShieldedStrategy
 from portfolio_sdpo.backtest.simulate import simulate
 from portfolio_sdpo.backtest.strategies import make_benchmark

@@ -5,10 +5,10 @@ python benchmarks/interval_coverage.py [--markets judge] [--lengths 504,1260,252
 Markets are simulated GJR-GARCH laws with Student's t, volatility 19 % and drift 8 % a year, in which the true CVaR of
 15-session periods is known from 4.5 million simulated sessions. Two tracks are taken from each: all in the market, and
 behind a stand-in for the shield, which every session scales to the limit by the volatility of the last sessions known
-one session before (λ = 0.94). On every replication both are judged by `coverage.check_promise` with the true CVaR as
+one session before (λ = 0.94). On every replication both are judged by `promise.check_promise` with the true CVaR as
 the bound, where the promise is just kept: the 95 % interval should hold the truth in 95 %, and the test reject in 5 %.
 
-The markets of `tune` were looked at when grid and weights of `tail_interval` were chosen, those of `judge` were not.
+The markets of `tune` were looked at when grid and weights of `intervals` were chosen, those of `judge` were not.
 With 200 replications a coverage of 95 % has a standard error of 1.5 points.
 """
 

@@ -47,7 +47,7 @@ ROOMS = {
         "portfolio.store",
     ),
     "envs": ("envs", "envs.exact", "envs.portfolio", "envs.safety"),
-    "backtest": ("backtest", "backtest.run", "backtest.statistics", "backtest.coverage"),
+    "backtest": ("backtest", "backtest.run", "backtest.statistics", "backtest.promise"),
     "experiments": ("experiments.study", "experiments.catalogue", "experiments.paper.reproduce"),
     "registry": ("registry", "registry.retrain"),
     "serving": ("serving",),

@@ -26,23 +26,23 @@ Its parts, one by one:
 import sys
 
 from portfolio_sdpo import CallableRoom
-from portfolio_sdpo.backtest.bootstrap import Bootstrap
-from portfolio_sdpo.backtest.coverage import Promise, acerbi_szekely, check_promise, kupiec
-from portfolio_sdpo.backtest.simulate import Account, DailyStrategy, Strategy, Track, simulate
+from portfolio_sdpo.backtest.intervals import Bootstrap
+from portfolio_sdpo.backtest.promise import Promise, acerbi_szekely, check_promise, kupiec
+from portfolio_sdpo.backtest.simulate import AccountHistory, DailyStrategy, Strategy, Track, simulate
 from portfolio_sdpo.backtest.statistics import Statistics, summarise
 from portfolio_sdpo.backtest.strategies import STRATEGIES, make_strategy
 from portfolio_sdpo.portfolio.filtered_shield import Caution
-from portfolio_sdpo.portfolio.shield import CvarLimit, Shielded, shield
+from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldedWeights, shield
 
 __all__ = [
     "STRATEGIES",
-    "Account",
+    "AccountHistory",
     "Bootstrap",
     "Caution",
     "CvarLimit",
     "DailyStrategy",
     "Promise",
-    "Shielded",
+    "ShieldedWeights",
     "Statistics",
     "Strategy",
     "Track",

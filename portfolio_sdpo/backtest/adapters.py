@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.backtest.lookback import allocate_or_hold, fit_weights, select_stocks
-from portfolio_sdpo.backtest.simulate import Account, DailyStrategy, Strategy
+from portfolio_sdpo.backtest.simulate import AccountHistory, DailyStrategy, Strategy
 from portfolio_sdpo.backtest.strategies import make_strategy
 from portfolio_sdpo.errors import SettingsError, WeightsError
 from portfolio_sdpo.portfolio.limits import TOLERANCE
@@ -50,7 +50,7 @@ class DecisionAdapter:
 class _ReviewAdapter(DecisionAdapter):
     """A `DailyStrategy` under another name, which is still asked at every close and told about its account."""
 
-    def review(self, history: Market, account: Account) -> Array:
+    def review(self, history: Market, account: AccountHistory) -> Array:
         """The weights [A] that it answers with."""
         return _to_array(self.inner.review(history, account), history)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.bootstrap import Bootstrap
-from portfolio_sdpo.backtest.coverage import check_promise, cvar_by_year
+from portfolio_sdpo.backtest.intervals import Bootstrap
+from portfolio_sdpo.backtest.promise import check_promise, cvar_by_year
 from portfolio_sdpo.backtest.record import StrategyRun
 from portfolio_sdpo.backtest.same_risk import compare_at_same_risk
 from portfolio_sdpo.backtest.statistics import defined_sharpe, growth_difference, summarise, varies

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import Field, field_validator, model_validator
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.backtest.bootstrap import Bootstrap
 from portfolio_sdpo.backtest.entries import (
     STRONGEST,
     Entry,
@@ -30,6 +29,7 @@ from portfolio_sdpo.backtest.entries import (
     simulate_entries,
     simulate_entry,
 )
+from portfolio_sdpo.backtest.intervals import Bootstrap
 from portfolio_sdpo.backtest.simulate import Strategy, Track
 from portfolio_sdpo.backtest.strategies import BENCHMARKS, check_name, make_benchmark
 from portfolio_sdpo.common.files import make_id

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.bootstrap import Bootstrap, resample_days
+from portfolio_sdpo.backtest.intervals import Bootstrap, resample_days
 from portfolio_sdpo.backtest.statistics import check_returns, varies
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.simulate import Account, DecisionReplay, Strategy, Track
+from portfolio_sdpo.backtest.simulate import AccountHistory, DecisionReplay, Strategy, Track
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.accounting import Execution, check_execution
 from portfolio_sdpo.portfolio.calibrated_shield import BAND
-from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, Shielded
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, ShieldedWeights
 from portfolio_sdpo.portfolio.filtered_shield import DEFAULT_CAUTION, Caution, shield_by_scenarios
 from portfolio_sdpo.portfolio.market import Array, Market
 from portfolio_sdpo.portfolio.shield import ShieldForm, shield
@@ -80,9 +80,9 @@ class ShieldedStrategy:
 
     def decide(self, history: Market, held: Array) -> Array:
         """As `review`, for an account that has been all cash until now."""
-        return self.review(history, Account(held, np.empty((0, len(held))), np.empty(0)))
+        return self.review(history, AccountHistory(held, np.empty((0, len(held))), np.empty(0)))
 
-    def review(self, history: Market, account: Account) -> Array:
+    def review(self, history: Market, account: AccountHistory) -> Array:
         """Weights [A] to trade for, or `account.held` itself where nothing is to change."""
         held = account.held
         wanted = self.inner.decide(history, held) if self._rhythm.is_due(history) else held
@@ -182,7 +182,7 @@ def _rescale(held: Array, asked: Array, history: Market) -> Array:
     return scaled
 
 
-def _describe_day(history: Market, decided: bool, result: Shielded) -> dict[str, Any]:
+def _describe_day(history: Market, decided: bool, result: ShieldedWeights) -> dict[str, Any]:
     return {
         "date": history.dates[-1],
         "decided": decided,

@@ -51,7 +51,7 @@ class Strategy(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Account:
+class AccountHistory:
     """What a strategy's own account has been through up to a close: S sessions since the start."""
 
     held: Array
@@ -66,7 +66,7 @@ class Account:
 class DailyStrategy(Strategy, Protocol):
     """A strategy that is asked at every close, whatever its rhythm, and is told about its own account."""
 
-    def review(self, history: Market, account: Account) -> Array:
+    def review(self, history: Market, account: AccountHistory) -> Array:
         """Weights [A] to trade for, or `account.held` itself where nothing is to change."""
         ...
 
@@ -167,7 +167,7 @@ def simulate(
         """What the strategy wants at that close, where it holds `now` [A]; None between decisions."""
         if day % every and day < days and not daily:
             return None
-        account = Account(now, _read_only(weights[:day]), kept[:day] * growth[:day] - 1.0)
+        account = AccountHistory(now, _read_only(weights[:day]), kept[:day] * growth[:day] - 1.0)
         order = _ask(strategy, market.until(first + day), account, notes, decisions)
         if order.target is None:
             unchanged.add(order.day)
@@ -236,7 +236,7 @@ class _Order(NamedTuple):
 def _ask(
     strategy: Strategy,
     history: Market,
-    account: Account,
+    account: AccountHistory,
     notes: list[str],
     decisions: dict[np.datetime64, Array],
 ) -> _Order:

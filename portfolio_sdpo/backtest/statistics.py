@@ -5,8 +5,8 @@ fraction; Sharpe and Sortino are in excess of what cash earned; a year has as ma
 (`Track.sessions_per_year`). What is not defined is NaN in the record and null in JSON: a rate per year of a track that
 is shorter than a year, ratios to a volatility that is next to nothing, a window longer than the track.
 
-Intervals come from a stationary block bootstrap of the sessions (`bootstrap`); those of the CVaR of periods from
-simulated markets whose volatility clusters as the track's does (`tail_interval`), since resampled blocks of one past
+Intervals come from a stationary block bootstrap of the sessions (`resample_days`); those of the CVaR of periods from
+simulated markets whose volatility clusters as the track's does (`draw_true_cvars`), since resampled blocks of one past
 hardly differ in how volatile they are.
 """
 
@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS, Bootstrap, resample_days
+from portfolio_sdpo.backtest.intervals import LEAST_PERIODS, Bootstrap, draw_true_cvars, find_interval, resample_days
 from portfolio_sdpo.backtest.simulate import Track
-from portfolio_sdpo.backtest.tail_interval import draw_true_cvars, find_interval
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio import return_measures as measures
@@ -141,7 +140,7 @@ def _draw_intervals(
     returns: Array, cash_returns: Array, figures: Mapping[str, Figure], alpha: float, horizon: int, bootstrap: Bootstrap
 ) -> dict[str, tuple[float, float]]:
     """An interval for figures of returns [D]: percentiles of a stationary bootstrap, where sessions are drawn with
-    their cash, and of `tail_interval` for the CVaR of periods, if there are enough of these.
+    their cash, and of `draw_true_cvars` for the CVaR of periods, if there are enough of these.
     """
     days = resample_days(returns, bootstrap, min(horizon, len(returns)))
     paths, cash = returns[days], cash_returns[days]

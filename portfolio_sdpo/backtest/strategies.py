@@ -30,7 +30,7 @@ from pydantic import Field, model_validator
 from portfolio_sdpo.backtest.closed_form import InverseVolatility, MeanVariance, Momentum
 from portfolio_sdpo.backtest.lookback import LookbackStrategy, fit_weights
 from portfolio_sdpo.backtest.simulate import Strategy
-from portfolio_sdpo.common.plugins import Registry, require_extra
+from portfolio_sdpo.common.plugins import Plugins, require_extra
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.filtered_shield import largest_share, scenarios
@@ -184,7 +184,7 @@ _BENCHMARKS: dict[str, Callable[..., Strategy]] = {
 }
 BENCHMARKS = tuple(_BENCHMARKS)
 """The names of this package's own."""
-STRATEGIES: Registry[Callable[..., Any]] = Registry("portfolio_sdpo.strategies", _BENCHMARKS)
+STRATEGIES: Plugins[Callable[..., Any]] = Plugins("portfolio_sdpo.strategies", _BENCHMARKS)
 """Every strategy that can be made by name, with its settings as keyword arguments."""
 
 

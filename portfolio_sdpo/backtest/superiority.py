@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS, Bootstrap
+from portfolio_sdpo.backtest.intervals import LEAST_PERIODS, Bootstrap
 from portfolio_sdpo.backtest.same_risk import excess_growth, find_shares, scale_with_cash
 from portfolio_sdpo.backtest.statistics import varies
 from portfolio_sdpo.common.files import json_ready

@@ -46,12 +46,12 @@ def load_plugins(group: str) -> dict[str, Any]:
     return found
 
 
-class Registry(Mapping[str, Item]):
+class Plugins(Mapping[str, Item]):
     """Objects by name: this package's own, those registered at run time, and those of an entry-point group.
 
     Looking up a known name imports nothing; an unknown name, or listing all of them, loads the group's plugins first.
 
-    >>> colours = Registry("portfolio_sdpo.colours", {"red": 1})
+    >>> colours = Plugins("portfolio_sdpo.colours", {"red": 1})
     >>> colours.register("blue", 2)
     >>> colours["blue"], sorted(colours)
     (2, ['blue', 'red'])

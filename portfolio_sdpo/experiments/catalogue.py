@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from portfolio_sdpo.common.plugins import Registry
+from portfolio_sdpo.common.plugins import Plugins
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _load(module: str, name: str) -> Study:
     return study
 
 
-STUDIES: Registry[Any] = Registry(
+STUDIES: Plugins[Any] = Plugins(
     "portfolio_sdpo.studies",
     {name: partial(_load, module, name) for module, names in FAMILIES.items() for name in names},
 )

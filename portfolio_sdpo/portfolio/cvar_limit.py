@@ -31,7 +31,7 @@ class CvarLimit(Settings):
 
 
 @dataclass(frozen=True, eq=False)
-class Shielded:
+class ShieldedWeights:
     """What the shield did to weights."""
 
     weights: Array

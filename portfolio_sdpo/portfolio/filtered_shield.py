@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, Shielded
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, ShieldedWeights
 from portfolio_sdpo.portfolio.limits import check_weights
 from portfolio_sdpo.portfolio.market import Array, Market, Mask
 from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk, normal_cvar, window_returns
@@ -48,7 +48,7 @@ def shield_by_scenarios(
     *,
     lookback: int = 504,
     caution: Caution | None = DEFAULT_CAUTION,
-) -> Shielded:
+) -> ShieldedWeights:
     """The weights [A], scaled towards cash by the largest κ that meets the limit on every view of the past.
 
     Assets without a price today, or with insufficient price history, move to cash first.
@@ -81,7 +81,7 @@ def shield_by_scenarios(
 
     shielded = kappa * eligible
     shielded[0] = max(1.0 - shielded[1:].sum(), 0.0)
-    return Shielded(
+    return ShieldedWeights(
         weights=shielded,
         kappa=kappa,
         before=min(_total(excess, cash, limit) for excess in views),

@@ -25,14 +25,14 @@ from portfolio_sdpo.portfolio.calibrated_shield import (
     forecast_volatility,
     largest_exposure,
 )
-from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, Shielded
+from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, ShieldedWeights
 from portfolio_sdpo.portfolio.filtered_shield import shield_by_scenarios
 from portfolio_sdpo.portfolio.limits import check_weights
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array, Market
 from portfolio_sdpo.prices.cleaning.checks import LARGE_MOVE
 from portfolio_sdpo.prices.frequency import name_session
 
-__all__ = ["AccountRecord", "CvarLimit", "ShieldForm", "Shielded", "shield"]
+__all__ = ["AccountRecord", "CvarLimit", "ShieldForm", "ShieldedWeights", "shield"]
 
 ShieldForm = Literal["calibrated", "filtered"]
 
@@ -67,7 +67,7 @@ def shield(
     *,
     form: ShieldForm = "calibrated",
     record: AccountRecord | None = None,
-) -> Shielded:
+) -> ShieldedWeights:
     """The weights [A], scaled towards cash so that the limit holds.
 
     Assets without a price at the last close, or with insufficient price history, move to cash first. Cash is taken to
@@ -96,7 +96,7 @@ def shield(
         kappa = 0.0 if weights[1:].any() else 1.0
     shielded = kappa * kept
     shielded[0] = max(1.0 - shielded[1:].sum(), 0.0)
-    return Shielded(
+    return ShieldedWeights(
         weights=shielded,
         kappa=kappa,
         before=forecast_cvar(invested, volatility, cash, limit),

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS, Bootstrap
-from portfolio_sdpo.backtest.coverage import check_promise
+from portfolio_sdpo.backtest.intervals import LEAST_PERIODS, Bootstrap
+from portfolio_sdpo.backtest.promise import check_promise
 from portfolio_sdpo.backtest.simulate import Track
 from portfolio_sdpo.backtest.statistics import growth_difference, summarise
 from portfolio_sdpo.portfolio.shield import CvarLimit

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from portfolio_sdpo.backtest.coverage import count_years
+from portfolio_sdpo.backtest.promise import count_years
 from portfolio_sdpo.backtest.record import Record, StrategyGroup, select_rival
 from portfolio_sdpo.report.formats import NONE, number, percent, span, table
 

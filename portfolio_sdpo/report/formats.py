@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS
+from portfolio_sdpo.backtest.intervals import LEAST_PERIODS
 
 NONE = "<span title='not defined'>–</span>"
 Format = Callable[[float], str]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS
+from portfolio_sdpo.backtest.intervals import LEAST_PERIODS
 from portfolio_sdpo.backtest.record import Record, StrategyGroup
 from portfolio_sdpo.prices.frequency import describe_sessions, name_session
 from portfolio_sdpo.report.comparisons import describe_same_risk, excess_of, select_rivals

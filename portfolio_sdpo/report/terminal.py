@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from portfolio_sdpo.backtest.coverage import count_years
+from portfolio_sdpo.backtest.promise import count_years
 from portfolio_sdpo.backtest.record import Record, StrategyGroup, group_by_strategy, select_main
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.prices.frequency import describe_sessions, name_session

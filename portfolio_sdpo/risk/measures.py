@@ -13,7 +13,7 @@ import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator
 from torch import Tensor
 
-from portfolio_sdpo.common.plugins import Registry
+from portfolio_sdpo.common.plugins import Plugins
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.risk.importable import ImportableFunction
 from portfolio_sdpo.risk.influence import (
@@ -47,7 +47,7 @@ class RiskMeasure(Settings):
     kind: str
     """The name of this measure in files; a class that sets none cannot be instantiated."""
 
-    kinds: ClassVar[Registry[type["RiskMeasure"]]] = Registry("portfolio_sdpo.measures")
+    kinds: ClassVar[Plugins[type["RiskMeasure"]]] = Plugins("portfolio_sdpo.measures")
     """Every measure by its kind; defining the class registers it here."""
 
     @classmethod

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest.shielded import FilteredShieldStrategy, ShieldedStrategy, shield_strategy, shield_track
-from portfolio_sdpo.backtest.simulate import Account, DecisionReplay, simulate
+from portfolio_sdpo.backtest.simulate import AccountHistory, DecisionReplay, simulate
 from portfolio_sdpo.backtest.strategies import AllCash, BuyAndHold, EqualWeight
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.calibrated_shield import BAND, forecast_volatility, largest_exposure
@@ -118,7 +118,7 @@ def test_the_record_of_the_account_counts():
     invested = []
     for loss in (0.0, -0.012, -0.03):
         returns = np.r_[np.zeros(9), loss]
-        target = ShieldedStrategy(EqualWeight(), LIMIT).review(market, Account(held, weights, returns))
+        target = ShieldedStrategy(EqualWeight(), LIMIT).review(market, AccountHistory(held, weights, returns))
         invested.append(target[1:].sum())
     assert invested[0] > invested[1] > invested[2] == 0.0
 

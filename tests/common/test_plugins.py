@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portfolio_sdpo.common.plugins import Registry, load_plugins
+from portfolio_sdpo.common.plugins import Plugins, load_plugins
 
 GROUP = "portfolio_sdpo.test-colours"
 
@@ -48,7 +48,7 @@ def test_declared_objects_are_loaded_once_and_broken_ones_are_warned_of(package:
 
 @pytest.mark.filterwarnings("ignore:colours-from-afar")
 def test_a_registry_holds_its_own_registered_and_declared_objects(package: Path) -> None:
-    colours: Registry[object] = Registry(GROUP, {"red": 1})
+    colours: Plugins[object] = Plugins(GROUP, {"red": 1})
     assert colours["red"] == 1 and "colours_from_afar" not in sys.modules
     colours.register("blue", 2)
     assert sorted(colours) == ["blue", "green", "red"] and len(colours) == 3
@@ -58,7 +58,7 @@ def test_a_registry_holds_its_own_registered_and_declared_objects(package: Path)
 
 @pytest.mark.filterwarnings("ignore:colours-from-afar")
 def test_names_are_given_once(package: Path) -> None:
-    colours: Registry[object] = Registry(GROUP, {"red": 1, "green": 3})
+    colours: Plugins[object] = Plugins(GROUP, {"red": 1, "green": 3})
     one = object()
     colours.register("one", one)
     colours.register("one", one)

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from portfolio_sdpo import BacktestResult, tear_sheet
-from portfolio_sdpo.backtest.coverage import check_promise
+from portfolio_sdpo.backtest.promise import check_promise
 from portfolio_sdpo.backtest.statistics import growth_difference
 from portfolio_sdpo.cli import build_app
 from portfolio_sdpo.errors import BacktestError, DataQualityError, SettingsError

@@ -16,7 +16,7 @@ from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Constraint, Custom, CVaR, Entropic, Variance
 from portfolio_sdpo.rl.algorithms import CpoSettings, PcpoSettings, PdSdpoSettings, Problem, SdpoSettings, build
 from portfolio_sdpo.rl.critics import CriticSettings, Valuation
-from portfolio_sdpo.rl.estimators.base import Prices
+from portfolio_sdpo.rl.estimators.base import ShadowPrices
 from portfolio_sdpo.rl.estimators.score import estimate_risk
 from portfolio_sdpo.rl.past import BackwardCritics, batch_past, own_past
 from portfolio_sdpo.rl.rollout import Collector, Rollout
@@ -269,7 +269,7 @@ def test_the_pathwise_form_uses_pasts_that_were_read_before_the_critics_learnt_f
         raise AssertionError("read again")
 
     monkeypatch.setattr(BackwardCritics, "describe", refuse)
-    direction = sdpo.estimator.combine(rollout, assessment, Prices([1.0]), generator)
+    direction = sdpo.estimator.combine(rollout, assessment, ShadowPrices([1.0]), generator)
     value = direction.term(torch.arange(len(rollout)), sdpo.policy(rollout.observation))
     assert torch.autograd.grad(value, list(sdpo.policy.parameters()))[-1].abs().sum() > 0
 

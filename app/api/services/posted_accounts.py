@@ -16,7 +16,7 @@ from .posted_prices import make_check
 def order_on_body(
     decisions: ChampionDecisions, content: bytes, settings: AnswerSettings, stop: threading.Event
 ) -> Orders:
-    """The orders of the account in a JSON body; ends with an `Abandoned` soon after `stop` is set."""
+    """The orders of the account in a JSON body; ends with an `Abandonment` soon after `stop` is set."""
     check = make_check(stop)
     check()
     try:

@@ -43,7 +43,7 @@ KNOWN = 64
 """Bodies whose decisions are kept."""
 
 
-class Abandoned(Exception):
+class Abandonment(Exception):
     """Raised amid a training whose result nobody waits for."""
 
 
@@ -63,7 +63,7 @@ class PostedDecisions:
     def answer(self, content: bytes, media_type: str, stop: threading.Event) -> Answer:
         """The answer to a body; where its prices are new to the champion, it trains on them first.
 
-        Ends with an `Abandoned` soon after `stop` is set.
+        Ends with an `Abandonment` soon after `stop` is set.
         """
         check = make_check(stop)
         check()
@@ -109,11 +109,11 @@ class PostedDecisions:
 
 
 def make_check(stop: threading.Event) -> Callable[..., None]:
-    """What a training calls after every update: it raises an `Abandoned` once `stop` is set."""
+    """What a training calls after every update: it raises an `Abandonment` once `stop` is set."""
 
     def check(_: int = 0) -> None:
         if stop.is_set():
-            raise Abandoned
+            raise Abandonment
 
     return check
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from portfolio_sdpo.backtest.coverage import check_promise, cvar_by_year
+from portfolio_sdpo.backtest.promise import check_promise, cvar_by_year
 from portfolio_sdpo.backtest.record import StrategyGroup
 from portfolio_sdpo.backtest.simulate import Track
 from portfolio_sdpo.backtest.statistics import summarise

@@ -32,7 +32,7 @@ BASE = "equal-weight"
 
 
 @dataclass(frozen=True)
-class Earned:
+class EarningsRow:
     """What one track earned."""
 
     name: str
@@ -59,8 +59,8 @@ class Earnings:
     """Whether `since` is the promotion."""
     last: date
     span: str
-    """What `Earned.ahead` is of: "year" or "track"."""
-    rows: tuple[Earned, ...]
+    """What `EarningsRow.ahead` is of: "year" or "track"."""
+    rows: tuple[EarningsRow, ...]
     """The champion, 1/N and the strongest other rival, the last two behind the shield."""
     recent: float | None
     """The champion's return over the last period of the limit's horizon; None where there is none yet."""
@@ -108,10 +108,10 @@ def _compare(
     split = max(int(np.searchsorted(track.dates, since, side="right")) - 1, 0)
     held = max(int(np.searchsorted(track.dates, known, side="right")) - 1, 0)
 
-    def earned(name: str, each: Track, ahead: float | None) -> Earned:
+    def earned(name: str, each: Track, ahead: float | None) -> EarningsRow:
         wealth = each.wealth
         cvar = float(conditional_value_at_risk(window_returns(each.returns, limit.horizon), limit.alpha))
-        return Earned(
+        return EarningsRow(
             name,
             float(wealth[held] / wealth[0] - 1.0) if held else None,
             float(wealth[-1] / wealth[split] - 1.0) if split < len(wealth) - 1 else None,

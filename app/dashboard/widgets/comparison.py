@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from portfolio_sdpo.backtest.bootstrap import Bootstrap
+from portfolio_sdpo.backtest.intervals import Bootstrap
 from portfolio_sdpo.backtest.statistics import growth_difference
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
 from portfolio_sdpo.report.formats import NONE, percent, share, span, table, verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.report.formats import NONE, number, percent, share, table
 
-from ..data.earnings import Earned, Earnings
+from ..data.earnings import Earnings, EarningsRow
 
 
 def render_earnings(found: Earnings, limit: CvarLimit) -> str:
@@ -45,7 +45,7 @@ def _render_table(found: Earnings, limit: CvarLimit) -> str:
     return table(caption, headings, rows)
 
 
-def _render_row(each: Earned) -> str:
+def _render_row(each: EarningsRow) -> str:
     figures = {"held-out": each.held_out, "since": each.since, "realised-cvar": each.cvar, "ahead": each.ahead}
     cells = "".join(f"<td>{_write(name, value)}</td>" for name, value in figures.items())
     return f"<tr data-earned='{each.name}'><th scope='row'>{each.name}</th>{cells}</tr>"

@@ -12,7 +12,7 @@ of the group `portfolio_sdpo.sources`, or calls `SOURCES.register(name, factory)
 from collections.abc import Callable
 from typing import Any
 
-from portfolio_sdpo.common.plugins import Registry
+from portfolio_sdpo.common.plugins import Plugins
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.prices.sources.base import Progress, Source
 from portfolio_sdpo.prices.sources.file import File
@@ -22,7 +22,7 @@ from portfolio_sdpo.prices.sources.retry import RetrySettings
 from portfolio_sdpo.prices.sources.sample import Sample, SkfolioSample
 from portfolio_sdpo.prices.sources.yahoo import Yahoo
 
-SOURCES: Registry[Callable[..., Source]] = Registry(
+SOURCES: Plugins[Callable[..., Source]] = Plugins(
     "portfolio_sdpo.sources",
     {kind.name: kind for kind in (Yahoo, NasdaqDataLink, Quandl, French, File, Sample, SkfolioSample)},
 )

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from gymnasium import spaces
 from pydantic import BeforeValidator, SerializeAsAny
 
-from portfolio_sdpo.common.plugins import Registry
+from portfolio_sdpo.common.plugins import Plugins
 from portfolio_sdpo.errors import did_you_mean
 from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.rl.algorithms.ascent import ActorSettings
@@ -30,7 +30,7 @@ from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
 from portfolio_sdpo.settings import Choices
 
-ALGORITHMS: Registry[type[Algorithm]] = Registry(
+ALGORITHMS: Plugins[type[Algorithm]] = Plugins(
     "portfolio_sdpo.algorithms",
     {
         "ppo": Ppo,

@@ -16,7 +16,7 @@ from portfolio_sdpo.errors import DivergenceError, InfeasibleConstraintError
 from portfolio_sdpo.risk import Barrier, Constraint, suboptimality_bound
 from portfolio_sdpo.risk.constraint import compute_slacks
 from portfolio_sdpo.rl.algorithms.multiplier import MultiplierSettings
-from portfolio_sdpo.rl.estimators.base import Prices, RiskEstimate
+from portfolio_sdpo.rl.estimators.base import RiskEstimate, ShadowPrices
 from portfolio_sdpo.rl.metrics import LogRow
 
 
@@ -118,7 +118,7 @@ class BarrierPricing:
     def __init__(self, monitor: ConstraintMonitor) -> None:
         self.monitor = monitor
 
-    def set_prices(self, risks: Sequence[RiskEstimate], iteration: int) -> Prices:
+    def set_prices(self, risks: Sequence[RiskEstimate], iteration: int) -> ShadowPrices:
         """Prices of this iteration, after the newest estimates of the risks."""
         monitor = self.monitor
         slacks, errors = monitor.track(risks)
@@ -143,7 +143,7 @@ class MultiplierPricing:
         self.settings = settings
         state.register_buffer("multiplier", settings.first_multipliers(len(monitor.constraints)))
 
-    def set_prices(self, risks: Sequence[RiskEstimate], iteration: int) -> Prices:
+    def set_prices(self, risks: Sequence[RiskEstimate], iteration: int) -> ShadowPrices:
         """Prices of this iteration; the multipliers move afterwards, by the slacks of the running estimates."""
         slacks, errors = self.monitor.track(risks)
         log = self.monitor.enter_phase(slacks, iteration)
@@ -154,7 +154,7 @@ class MultiplierPricing:
         for index, (slack, price) in enumerate(zip(slacks, prices, strict=True)):
             log |= {f"slack_{index}": slack, f"price_{index}": price}
         self._state.multiplier = self.settings.next_multipliers(multiplier, slacks)
-        return Prices(prices, log=log)
+        return ShadowPrices(prices, log=log)
 
     def restart(self) -> None:
         """See `ConstraintMonitor.restart`."""
@@ -176,7 +176,7 @@ class CappedBarrierPricing:
         self.constraints = constraints
         self.highest_price = highest_price
 
-    def set_prices(self, risks: Sequence[RiskEstimate], iteration: int) -> Prices:
+    def set_prices(self, risks: Sequence[RiskEstimate], iteration: int) -> ShadowPrices:
         """Prices of this iteration."""
         prices: list[float] = []
         log: LogRow = {}
@@ -189,7 +189,7 @@ class CappedBarrierPricing:
             log[f"price_{index}"] = prices[index]
             log[f"regime_{index}"] = barrier.regime(slack)
         log["suboptimality_bound"] = suboptimality_bound(self.constraints, iteration)
-        return Prices(prices, log=log)
+        return ShadowPrices(prices, log=log)
 
     def restart(self) -> None:
         """Nothing is tracked here."""
@@ -200,7 +200,7 @@ class CappedBarrierPricing:
 
 def price_by_barrier(
     monitor: ConstraintMonitor, slacks: Sequence[float], errors: Sequence[float], iteration: int, log: LogRow
-) -> Prices:
+) -> ShadowPrices:
     """The barrier's prices and what the log says of them; in phase I the worst constraint has the price 1, others 0."""
     prices: list[float] = []
     elapsed = monitor.elapsed(iteration)
@@ -212,7 +212,7 @@ def price_by_barrier(
         log[f"price_{index}"] = prices[index]
         log[f"regime_{index}"] = barrier.regime(slacks[index])
     log["suboptimality_bound"] = suboptimality_bound(monitor.constraints, elapsed)
-    return Prices(prices, monitor.feasible, log)
+    return ShadowPrices(prices, monitor.feasible, log)
 
 
 def make_barrier(constraint: Constraint, elapsed: int, standard_error: float) -> Barrier:

@@ -28,7 +28,7 @@ from portfolio_sdpo.rl.algorithms.ppo import PpoSettings
 from portfolio_sdpo.rl.algorithms.pricing import BarrierPricing, ConstraintMonitor
 from portfolio_sdpo.rl.critics import CriticSettings
 from portfolio_sdpo.rl.estimators import EstimatorName
-from portfolio_sdpo.rl.estimators.base import AnyEstimator, Direction, Prices, RiskEstimate
+from portfolio_sdpo.rl.estimators.base import AnyEstimator, Direction, RiskEstimate, ShadowPrices
 from portfolio_sdpo.rl.estimators.counterfactual import CounterfactualEstimator
 from portfolio_sdpo.rl.estimators.pathwise import PathwiseEstimator
 from portfolio_sdpo.rl.estimators.score import ScoreEstimator
@@ -89,7 +89,7 @@ class SdpoSettings(BarrierSettings):
 class Pricing(Protocol):
     """What sets the prices of the constraints."""
 
-    def set_prices(self, risks: Sequence[RiskEstimate], iteration: int) -> Prices:
+    def set_prices(self, risks: Sequence[RiskEstimate], iteration: int) -> ShadowPrices:
         """Prices of this iteration, after the newest estimates of the risks."""
 
     def restart(self) -> None:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from portfolio_sdpo.errors import DivergenceError
-from portfolio_sdpo.rl.estimators.base import Assessment, Direction, Prices, RiskEstimate, Valuations
+from portfolio_sdpo.rl.estimators.base import Assessment, Direction, RiskEstimate, ShadowPrices, Valuations
 from portfolio_sdpo.rl.metrics import LogRow
 
 if TYPE_CHECKING:
@@ -93,7 +93,9 @@ class AnalyticEstimator:
         log: LogRow = {"objective": objective.estimate}
         return Assessment(objective, risks, log | {f"risk_{i}": risk.estimate for i, risk in enumerate(risks)})
 
-    def combine(self, batch: Any, assessment: Assessment, prices: Prices, generator: torch.Generator) -> Direction:
+    def combine(
+        self, batch: Any, assessment: Assessment, prices: ShadowPrices, generator: torch.Generator
+    ) -> Direction:
         total = assessment.objective.advantage
         for constraint, risk, price in zip(self.problem.constraints, assessment.risks, prices.values, strict=True):
             total = total + price * constraint.slack(risk.advantage)

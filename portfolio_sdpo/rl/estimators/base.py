@@ -53,7 +53,7 @@ class Assessment:
 
 
 @dataclass(frozen=True)
-class Prices:
+class ShadowPrices:
     """What a unit of each risk costs in units of the objective."""
 
     values: list[float]
@@ -90,7 +90,9 @@ class Estimator(Protocol[Batch]):
     def assess(self, batch: Batch, valuations: Valuations) -> Assessment:
         """ρ of the objective and of every constraint, with what its gradient is computed from."""
 
-    def combine(self, batch: Batch, assessment: Assessment, prices: Prices, generator: torch.Generator) -> Direction:
+    def combine(
+        self, batch: Batch, assessment: Assessment, prices: ShadowPrices, generator: torch.Generator
+    ) -> Direction:
         """∇J − Σ_i price_i ∇ρ_i (eq. 14), in the form that the ascent takes."""
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:

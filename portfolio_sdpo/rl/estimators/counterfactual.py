@@ -15,7 +15,7 @@ import torch
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.risk import RiskMeasure
-from portfolio_sdpo.rl.estimators.base import Assessment, Direction, Prices, RiskEstimate, Valuations
+from portfolio_sdpo.rl.estimators.base import Assessment, Direction, RiskEstimate, ShadowPrices, Valuations
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, combine_advantages, log_risks
 from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
@@ -50,7 +50,7 @@ class CounterfactualEstimator:
         return Assessment(objective, risks, log_risks(self.problem, self.budget_keys, rollout, objective, risks))
 
     def combine(
-        self, rollout: Rollout, assessment: Assessment, prices: Prices, generator: torch.Generator
+        self, rollout: Rollout, assessment: Assessment, prices: ShadowPrices, generator: torch.Generator
     ) -> Direction:
         return Direction(combine_advantages(self.problem, rollout, assessment, prices))
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from portfolio_sdpo.nn.networks import CategoricalHead, ObservationCodec, Policy
 from portfolio_sdpo.nn.quantiles import place_levels
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings
-from portfolio_sdpo.rl.estimators.base import Assessment, Direction, ObjectiveTerm, Prices, Valuations
+from portfolio_sdpo.rl.estimators.base import Assessment, Direction, ObjectiveTerm, ShadowPrices, Valuations
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, ScoreEstimator, Utility, combine_advantages
 from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.past import own_past
@@ -67,7 +67,7 @@ class PathwiseEstimator:
         return replace(self.score.assess(rollout, valuations), valuations=valuations)
 
     def combine(
-        self, rollout: Rollout, assessment: Assessment, prices: Prices, generator: torch.Generator
+        self, rollout: Rollout, assessment: Assessment, prices: ShadowPrices, generator: torch.Generator
     ) -> Direction:
         if self.action_critics is None:
             return self.score.combine(rollout, assessment, prices, generator)

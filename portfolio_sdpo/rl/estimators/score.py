@@ -30,8 +30,8 @@ from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, Past, Valuatio
 from portfolio_sdpo.rl.estimators.base import (
     Assessment,
     Direction,
-    Prices,
     RiskEstimate,
+    ShadowPrices,
     SignalKey,
     Valuations,
 )
@@ -160,12 +160,12 @@ class ScoreEstimator:
         return estimate_risk(measure, key, rollout, valuation, lam, valuation.past)
 
     def combine(
-        self, rollout: Rollout, assessment: Assessment, prices: Prices, generator: torch.Generator
+        self, rollout: Rollout, assessment: Assessment, prices: ShadowPrices, generator: torch.Generator
     ) -> Direction:
         return Direction(combine_advantages(self.problem, rollout, assessment, prices))
 
 
-def combine_advantages(problem: Problem, rollout: Rollout, assessment: Assessment, prices: Prices) -> Tensor:
+def combine_advantages(problem: Problem, rollout: Rollout, assessment: Assessment, prices: ShadowPrices) -> Tensor:
     """A − Σ_i price_i · (±A_i), [n]: the advantage whose policy gradient is eq. 14; in phase I without A."""
     advantage = assessment.objective.advantage if prices.counts_objective else torch.zeros(len(rollout))
     for constraint, risk, price in zip(problem.constraints, assessment.risks, prices.values, strict=True):

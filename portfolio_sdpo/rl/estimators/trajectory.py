@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from portfolio_sdpo.risk import RiskMeasure
-from portfolio_sdpo.rl.estimators.base import Assessment, Direction, Prices, RiskEstimate, SignalKey, Valuations
+from portfolio_sdpo.rl.estimators.base import Assessment, Direction, RiskEstimate, ShadowPrices, SignalKey, Valuations
 from portfolio_sdpo.rl.estimators.score import LEAST_WEIGHT, combine_advantages, log_risks, whole_episodes
 from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
@@ -59,7 +59,7 @@ class TrajectoryEstimator:
         return Assessment(objective, risks, log_risks(self.problem, self.budget_keys, rollout, objective, risks))
 
     def combine(
-        self, rollout: Rollout, assessment: Assessment, prices: Prices, generator: torch.Generator
+        self, rollout: Rollout, assessment: Assessment, prices: ShadowPrices, generator: torch.Generator
     ) -> Direction:
         return Direction(combine_advantages(self.problem, rollout, assessment, prices))
 

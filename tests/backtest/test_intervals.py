@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm, t
 
 from portfolio_sdpo.backtest import Bootstrap, CvarLimit, check_promise
-from portfolio_sdpo.backtest.tail_interval import (
+from portfolio_sdpo.backtest.intervals import (
     _log_likelihood,
     _simulate,
     _sum_periods,

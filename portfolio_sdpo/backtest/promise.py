@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from portfolio_sdpo.backtest.bootstrap import LEAST_PERIODS, Bootstrap, resample_days
+from portfolio_sdpo.backtest.intervals import LEAST_PERIODS, Bootstrap, draw_true_cvars, find_interval, resample_days
 from portfolio_sdpo.backtest.statistics import check_returns
-from portfolio_sdpo.backtest.tail_interval import draw_true_cvars, find_interval
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.errors import BacktestError, SettingsError
 from portfolio_sdpo.portfolio.market import Array
@@ -34,7 +33,7 @@ class Promise:
     realised: float
     """CVaR over all windows of `horizon` sessions, overlapping; NaN when the track is shorter than one."""
     interval: tuple[float, float]
-    """Of the true CVaR (`tail_interval`); NaN when it was not asked for or nothing is tested."""
+    """Of the true CVaR (`intervals.draw_true_cvars`); NaN when it was not asked for or nothing is tested."""
     kept: bool | None
     """Whether realised ≥ bound; None when there is nothing to compare."""
     tested: bool
@@ -56,7 +55,7 @@ class Promise:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class StatisticalTest:
     """A statistic and how likely one as extreme is when the forecast is right."""
 
     statistic: float
@@ -134,11 +133,11 @@ def count_years(by_year: Mapping[str, float | None], bound: float) -> Years | No
     return Years(len(known), sum(cvar < bound for cvar in known.values()), known[worst], worst)
 
 
-def kupiec(breaches: int, observations: int, alpha: float) -> Evidence:
+def kupiec(breaches: int, observations: int, alpha: float) -> StatisticalTest:
     """Kupiec's proportion-of-failures test (1995): are VaR forecasts broken with the frequency α? χ² with one degree.
 
     >>> kupiec(breaches=5, observations=100, alpha=0.05)
-    Evidence(statistic=0.0, p_value=1.0)
+    StatisticalTest(statistic=0.0, p_value=1.0)
     """
     from scipy.special import xlog1py, xlogy
     from scipy.stats import chi2
@@ -152,12 +151,12 @@ def kupiec(breaches: int, observations: int, alpha: float) -> Evidence:
     observed = xlog1py(kept, -share) + xlogy(breaches, share) if 0 < breaches < observations else 0.0
     promised = xlog1py(kept, -alpha) + xlogy(breaches, alpha)
     statistic = max(2.0 * float(observed - promised), 0.0)
-    return Evidence(statistic, float(chi2.sf(statistic, df=1)))
+    return StatisticalTest(statistic, float(chi2.sf(statistic, df=1)))
 
 
 def acerbi_szekely(
     returns: Array, var: Array | float, cvar: Array | float, alpha: float, bootstrap: Bootstrap
-) -> Evidence:
+) -> StatisticalTest:
     """Acerbi and Szekely's second test (2014) of forecasts of VaR and CVaR, one per day or one for all.
 
     Z = 1 − Σ r_t·[r_t < VaR_t] / CVaR_t / (α·D) has mean 0 when the forecasts are right and is negative when losses are
@@ -173,4 +172,4 @@ def acerbi_szekely(
     terms = 1.0 - np.where(returns < var, returns / cvar, 0.0) / alpha
     statistic = float(terms.mean())
     drawn = terms[resample_days(terms, bootstrap)].mean(-1)
-    return Evidence(statistic, float(np.mean(drawn - statistic <= statistic)))
+    return StatisticalTest(statistic, float(np.mean(drawn - statistic <= statistic)))

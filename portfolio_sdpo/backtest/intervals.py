@@ -1,4 +1,8 @@
-"""How far the realised CVaR of periods may lie from the true one, where volatility comes in clusters.
+"""Where confidence intervals come from: resampled sessions, and for the CVaR of periods simulated markets.
+
+`resample_days` is the stationary block bootstrap of sessions (Politis and Romano, 1994; drawn by `arch`), which all
+intervals but one come from. The other, `find_interval` of `draw_true_cvars`, says how far the realised CVaR of periods
+may lie from the true one, where volatility comes in clusters.
 
 A bootstrap of blocks rearranges the volatile months of one past, and no past shows how many there could have been:
 where volatility stays high or low for a year, its 95 % interval holds the true CVaR in about half of all cases. Here
@@ -23,11 +27,17 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from portfolio_sdpo.backtest.bootstrap import Bootstrap
+from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.portfolio.market import Array
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
+from portfolio_sdpo.portfolio.scenarios import politis_white
+from portfolio_sdpo.settings import Settings
 
+LEAST_PERIODS = 20
+"""Periods of the horizon that do not overlap, below which nothing about periods is tested: the worst 5 % of them would
+be less than a single one."""
 _PERSISTENCES = {0.5: 1.0, 0.8: 1.0, 0.98: 1.0, 0.99: 2.0, 0.995: 2.0}
 """Share of a session's excess variance that is left after the next, and the weight of such laws before anything is
 seen. Either clusters are over within days, as behind a shield, or they last for months: a track that happens to be calm
@@ -49,6 +59,45 @@ _CHUNK = 4_000_000
 
 Laws = NDArray[np.float64]
 """[..., 4] persistence, shock, asymmetry, degrees of freedom; the variance of a session is 1."""
+
+
+class Bootstrap(Settings):
+    """How intervals are drawn; the same settings give the same numbers."""
+
+    draws: int = Field(default=1000, ge=1)
+    """Resampled paths."""
+    level: float = Field(default=0.95, gt=0, lt=1)
+    """Confidence of an interval."""
+    block: int | None = Field(default=None, ge=1)
+    """Mean length of a block in sessions; None takes Politis and White's choice, at least the horizon looked at."""
+    seed: int = Field(default=0, ge=0)
+
+    def interval(self, draws: Array) -> tuple[float, float]:
+        """The percentile interval of resampled values; NaN when there is none or one of them is not defined."""
+        if not len(draws) or not np.isfinite(draws).all():
+            return math.nan, math.nan
+        low, high = np.quantile(draws, [(1.0 - self.level) / 2.0, (1.0 + self.level) / 2.0])
+        return float(low), float(high)
+
+    def block_length(self, returns: Array, horizon: int = 1) -> int:
+        """The mean length of a block for a series [D] of which windows of `horizon` sessions are looked at."""
+        return min(self.block or max(math.ceil(politis_white(returns)), horizon), len(returns))
+
+
+def resample_days(returns: Array, bootstrap: Bootstrap, horizon: int = 1) -> NDArray[np.int64]:
+    """[draws, D] indices of days: blocks of random length, mean `block`, the end followed by the start.
+
+    A statistic over windows of `horizon` sessions needs blocks of at least that length to see real windows.
+    """
+    require_extra("A confidence interval", "arch", "backtest")
+    from arch.bootstrap import StationaryBootstrap
+
+    source = StationaryBootstrap(
+        bootstrap.block_length(returns, horizon),
+        np.arange(len(returns)),
+        seed=np.random.default_rng(bootstrap.seed),
+    )
+    return np.stack([source.update_indices() for _ in range(bootstrap.draws)])
 
 
 def find_interval(drawn: Array, level: float) -> tuple[float, float]:

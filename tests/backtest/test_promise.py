@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from portfolio_sdpo.backtest import Bootstrap, CvarLimit, acerbi_szekely, check_promise, kupiec
-from portfolio_sdpo.backtest.coverage import cvar_by_year
+from portfolio_sdpo.backtest.promise import cvar_by_year
 from portfolio_sdpo.errors import BacktestError, SettingsError
 
 
