@@ -46,9 +46,14 @@ _STYLE = f"""
 _SCRIPT = """
 {
   const first = document.getElementById("first");
-  const theirs = "#root .sketch, #root [data-testid=stAlert], #root [data-testid=stException], [role=dialog]";
+  const message = "#root [data-testid=stAlert], #root [data-testid=stException], [role=dialog]";
+  // Streamlit fetches each kind of element by itself, and keeps a place of another height for it meanwhile.
+  const isAbove = sketch => place => place.compareDocumentPosition(sketch) & Node.DOCUMENT_POSITION_FOLLOWING
+    && !place.closest("[class*=-sketched]");
+  const isDrawn = sketch => sketch
+    && ![...document.querySelectorAll("#root [data-testid=stSkeleton]")].some(isAbove(sketch));
   new MutationObserver((_, watch) => {
-    if (!document.querySelector(theirs)) return;
+    if (!document.querySelector(message) && !isDrawn(document.querySelector("#root .sketch"))) return;
     const main = document.querySelector("[data-testid=stMain]");
     if (main) main.scrollTop = first.scrollTop;
     // Streamlit may insert its copy of the sheet after the page: without one, everything would jump.

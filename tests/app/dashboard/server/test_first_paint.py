@@ -149,6 +149,24 @@ def test_the_page_takes_over_where_it_was(visit: Callable, filled: str, run: Pat
     assert tall() == height
 
 
+@pytest.mark.parametrize("late", ["Checkbox", "Selectbox"])
+def test_the_page_takes_over_when_all_above_is_there(visit: Callable, filled: str, run: Path, late: str):
+    """Streamlit fetches every kind of element by itself, and keeps a place of another height for it meanwhile."""
+    page = visit("phone").page
+
+    def place(within: str) -> dict[str, float]:
+        return page.locator(f"{within} .sketch").first.bounding_box()
+
+    with without(page, f"**/{late}*"):
+        page.goto(f"{filled}/backtest?run={run.name}", wait_until="commit")
+        before = place("#first")
+        page.locator("#root .sketch").first.wait_for(state="attached")
+        page.locator("#root .cards").first.wait_for(state="attached")
+        assert page.locator("#first").count() == 1
+    page.locator("#first").wait_for(state="detached")
+    assert place("#root") == pytest.approx(before, abs=2)
+
+
 def test_a_chosen_theme_is_that_of_the_first_screen(visit: Callable, filled: str):
     page = visit("laptop", "light").open(filled, "backtest")
     page.evaluate("""() => localStorage.setItem("stActiveTheme-/backtest-v2", '"Dark"')""")
