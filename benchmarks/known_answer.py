@@ -23,7 +23,7 @@ import torch
 
 from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings
 from portfolio_sdpo.portfolio.market import Market
-from portfolio_sdpo.portfolio.optimum import best_mix, measured, tail_mean
+from portfolio_sdpo.portfolio.optimum import best_mix, measure_mix, tail_mean
 from portfolio_sdpo.portfolio.path_growth import grow_from_cash
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.samples import load_sample
@@ -108,7 +108,7 @@ class Law:
         if self.horizon == 1:
             return best_mix(self.windows[:, None], alpha, bound)
         found = best_mix(self.draw(20_000, np.random.default_rng(99)), alpha, bound)
-        return measured(found.weights, self.fresh(), alpha)
+        return measure_mix(found.weights, self.fresh(), alpha)
 
     def fresh(self) -> np.ndarray:
         """Scenarios that nobody learnt from."""

@@ -11,7 +11,7 @@ from portfolio_sdpo.backtest.intervals import Bootstrap
 from portfolio_sdpo.backtest.promise import check_promise, cvar_by_year
 from portfolio_sdpo.backtest.record import StrategyRun
 from portfolio_sdpo.backtest.same_risk import compare_at_same_risk
-from portfolio_sdpo.backtest.statistics import defined_sharpe, growth_difference, summarise, varies
+from portfolio_sdpo.backtest.statistics import compute_sharpe, growth_difference, summarise, varies
 from portfolio_sdpo.backtest.superiority import judge_superiority
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
@@ -32,7 +32,7 @@ def make_metrics(runs: Sequence[StrategyRun], limit: CvarLimit, bootstrap: Boots
     `final_weights` are what the last close finds, `next` what is to be held from it on.
     Sharpe ratios are deflated by those of all tracks of the backtest whose volatility is more than next to nothing.
     """
-    trials = [defined_sharpe(run.track.returns - run.track.cash_returns, run.track.sessions_per_year) for run in runs]
+    trials = [compute_sharpe(run.track.returns - run.track.cash_returns, run.track.sessions_per_year) for run in runs]
     rivals = {run.track.name: run.track for run in runs if run.known_as in RIVALS and run.kind == "benchmark"}
     reference = select_reference(runs)
     records = []

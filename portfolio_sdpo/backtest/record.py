@@ -239,7 +239,7 @@ def read_table(folder: Path, name: str) -> pd.DataFrame:
     try:
         return pd.read_parquet(io.BytesIO(content))
     except Exception as error:
-        raise FOLDERS.damaged(folder, f"{name}.parquet", error) from None
+        raise FOLDERS.make_damage_error(folder, f"{name}.parquet", error) from None
 
 
 def list_records(root: Path | None = None) -> tuple[Path, ...]:

@@ -229,7 +229,7 @@ def check_returns(returns: Array) -> Array:
     return returns
 
 
-def defined_sharpe(excess: Array, per_year: float = SESSIONS_PER_YEAR) -> float:
+def compute_sharpe(excess: Array, per_year: float = SESSIONS_PER_YEAR) -> float:
     """The yearly Sharpe ratio of returns in excess of cash [D]; NaN where volatility is next to nothing."""
     return float(measures.sharpe(excess, per_year)) if varies(excess, per_year) else math.nan
 
@@ -247,7 +247,7 @@ def probabilistic_sharpe(excess: Array, benchmark: float = 0.0, per_year: float 
     """
     from scipy.stats import kurtosis, norm, skew
 
-    ratio = defined_sharpe(excess, per_year) / math.sqrt(per_year)
+    ratio = compute_sharpe(excess, per_year) / math.sqrt(per_year)
     if len(excess) < 3 or math.isnan(ratio):
         return math.nan
     spread = 1.0 - skew(excess) * ratio + (kurtosis(excess, fisher=False) - 1.0) / 4.0 * ratio**2

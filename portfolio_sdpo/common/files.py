@@ -174,7 +174,7 @@ class FolderStore:
         except OSError as error:
             raise RunError(f"{folder / name} cannot be read ({error.strerror}): correct its permissions.") from None
         if written not in (None, _hash_bytes(content)):
-            raise self.damaged(folder, name, ValueError("it was changed after it was written"))
+            raise self.make_damage_error(folder, name, ValueError("it was changed after it was written"))
         return content
 
     def read_json(self, folder: Path, name: str) -> dict[str, Any]:
@@ -187,12 +187,12 @@ class FolderStore:
             value = json.loads(content)
             version = value.pop("format")
         except (ValueError, AttributeError, KeyError, TypeError) as error:
-            raise self.damaged(folder, name, error) from None
+            raise self.make_damage_error(folder, name, error) from None
         if version != FORMAT:
             raise RunError(f"{folder} was written by another version of portfolio_sdpo: install that one.")
         return dict(value)
 
-    def damaged(self, folder: Path, name: str, error: Exception) -> RunError:
+    def make_damage_error(self, folder: Path, name: str, error: Exception) -> RunError:
         """Return the error about a file that is not what was written."""
         reason = " ".join(str(error).split()) or type(error).__name__
         return RunError(f"{folder / name} is damaged ({reason}): make it again with `{self.command}`.")

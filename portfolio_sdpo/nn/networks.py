@@ -278,7 +278,7 @@ class CategoricalHead:
         log_old, log_new = torch.log_softmax(old, -1), torch.log_softmax(new, -1)
         return (log_old.exp() * (log_old - log_new)).sum(-1)
 
-    def executed(self, action: Tensor) -> Tensor:
+    def to_executable(self, action: Tensor) -> Tensor:
         """The action in the form that the environment takes."""
         return action
 
@@ -315,7 +315,7 @@ class GaussianHead:
         squared = (2 * log_old).exp() + (mean_old - mean_new).square()
         return (log_new - log_old + 0.5 * squared * (-2 * log_new).exp() - 0.5).sum(-1)
 
-    def executed(self, action: Tensor) -> Tensor:
+    def to_executable(self, action: Tensor) -> Tensor:
         """The action in the form that the environment takes."""
         return action
 
@@ -327,7 +327,7 @@ class SimplexHead(GaussianHead):
         super().__init__(assets)
         self.initial[0] = math.log(CASH_AT_START / (1 - CASH_AT_START) * (assets - 1))
 
-    def executed(self, action: Tensor) -> Tensor:
+    def to_executable(self, action: Tensor) -> Tensor:
         """Weights [..., A] of logits [..., A]."""
         return torch.softmax(action.double(), -1)
 

@@ -94,7 +94,7 @@ class ActingLearner(nn.Module, PathLearner):
         now = torch.tensor([0.0, len(gross_returns) - 1.0])
         seen = torch.cat([now, held.float()]) if self.codec.sees_held else now
         logits = policy.head.mode(policy(seen)).masked_fill(~listed[-1], -torch.inf)
-        return policy.head.executed(logits)
+        return policy.head.to_executable(logits)
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
         return self.algorithm.optimisers()
@@ -286,7 +286,7 @@ def _decide(policy: Policy, seen: Tensor, tradable: Tensor | None, generator: to
     assert isinstance(head, SimplexHead)
     parameters = policy(seen)
     action = head.sample(parameters, generator)
-    weights, mode = head.executed(action), head.executed(head.mode(parameters))
+    weights, mode = head.to_executable(action), head.to_executable(head.mode(parameters))
     if tradable is not None:
         weights, mode = keep_listed(weights, tradable), keep_listed(mode, tradable)
     return action, head.log_prob(parameters, action), weights, mode

@@ -225,7 +225,7 @@ class SafeAllocator:
             given = config.get("allocator", {})
             policy = cls(**(given if "execution" in given else _parameters_of(config)))
         except (KeyError, TypeError, ValueError) as error:
-            raise FOLDERS.damaged(place, CONFIG, error) from None
+            raise FOLDERS.make_damage_error(place, CONFIG, error) from None
         policy._set_fitted(parts, config, agent_from_parts(parts, place))
         return policy
 

@@ -73,7 +73,7 @@ def shield_by_scenarios(
     views: tuple[Array, ...] = past
     if caution is not None:
         # Of all cash there is no view but the plain one, which is empty.
-        seen = filtered(daily_excess(eligible, history), limit, caution)
+        seen = make_scaled_views(daily_excess(eligible, history), limit, caution)
         seen = tuple(eligible.sum() * view for view in seen)
         views = (*past, *seen) if caution.plain else seen or past
     shares = [largest_share(excess, cash, limit) for excess in views]
@@ -111,7 +111,7 @@ def largest_share(excess: Array, cash: float, limit: CvarLimit) -> tuple[float, 
     return kappa, True
 
 
-def filtered(excess: Array, limit: CvarLimit, caution: Caution) -> tuple[Array, ...]:
+def make_scaled_views(excess: Array, limit: CvarLimit, caution: Caution) -> tuple[Array, ...]:
     """Views of the past scaled to today's volatility, of daily returns in excess of cash [T], latest last.
 
     One has the windows of the past, each scaled by today's volatility over the one known when it began; a crash

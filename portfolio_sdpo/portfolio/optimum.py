@@ -46,7 +46,7 @@ def best_mix(gross_returns: Array, alpha: float, bound: float, tolerance: float 
         raise SettingsError(f"alpha: must be between 0 and 1 (got {alpha}).")
     assets = gross_returns.shape[2]
     cash = np.eye(assets)[0]
-    best = measured(cash, gross_returns, alpha)
+    best = measure_mix(cash, gross_returns, alpha)
     if best.tail < bound:
         raise SettingsError(f"bound: not even all cash has a CVaR of {bound} on these scenarios; lower it.")
     # Rows of a · (weights, value) ≤ b, where `value` is what the tangents of the growth leave room for.
@@ -79,13 +79,13 @@ def _towards_cash(weights: Array, gross_returns: Array, alpha: float, bound: flo
     """The mix with the largest share of these weights, the rest in cash, that meets the limit."""
     low, high = 0.0, 1.0
     cash = np.eye(len(weights))[0]
-    if (whole := measured(weights, gross_returns, alpha)).tail >= bound:
+    if (whole := measure_mix(weights, gross_returns, alpha)).tail >= bound:
         return whole
     for _ in range(30):
         middle = 0.5 * (low + high)
-        tail = measured(middle * weights + (1 - middle) * cash, gross_returns, alpha).tail
+        tail = measure_mix(middle * weights + (1 - middle) * cash, gross_returns, alpha).tail
         low, high = (middle, high) if tail >= bound else (low, middle)
-    return measured(low * weights + (1 - low) * cash, gross_returns, alpha)
+    return measure_mix(low * weights + (1 - low) * cash, gross_returns, alpha)
 
 
 def _tangents(weights: Array, gross_returns: Array, alpha: float) -> tuple[float, Array, float, Array]:
@@ -103,7 +103,7 @@ def _tangents(weights: Array, gross_returns: Array, alpha: float) -> tuple[float
     )
 
 
-def measured(weights: Array, gross_returns: Array, alpha: float) -> Mix:
+def measure_mix(weights: Array, gross_returns: Array, alpha: float) -> Mix:
     """Growth and tail of a constant mix [A] on scenarios [P, L, A]."""
     growth = np.log(gross_returns @ weights).sum(axis=1)
     return Mix(weights, float(growth.mean()), tail_mean(growth, alpha))

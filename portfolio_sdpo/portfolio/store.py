@@ -121,11 +121,11 @@ def agent_from_parts(parts: Mapping[str, bytes], folder: Path) -> Agent:
         agent = build_agent(AgentSettings.from_record(config["settings"]), int(config["seed"]), str(config["label"]))
         assets, as_of, run = config["assets"], np.datetime64(config["as_of"], "D"), config["run"]
     except (KeyError, TypeError, ValueError) as error:
-        raise FOLDERS.damaged(folder, CONFIG, error) from None
+        raise FOLDERS.make_damage_error(folder, CONFIG, error) from None
     try:
         trace = pd.read_parquet(io.BytesIO(parts[TRACE_FILE])).to_dict("records")
     except Exception as error:
-        raise FOLDERS.damaged(folder, TRACE_FILE, error) from None
+        raise FOLDERS.make_damage_error(folder, TRACE_FILE, error) from None
     try:
         agent.restore(parts[POLICY_FILE], run, assets, as_of, [{str(key): row[key] for key in row} for row in trace])
     except CheckpointError as error:

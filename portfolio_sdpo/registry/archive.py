@@ -95,7 +95,7 @@ class Archives(Repository):
             return None
         check = AUDIT.follow(Head(rows[-1]["seq"], rows[-1]["hash"]), rows, start)
         if not check.sound:
-            raise AUDIT.damaged(str(check.problem))
+            raise AUDIT.make_damage_error(str(check.problem))
         month = rows[0]["at"][:7]
         # Rows with the same numbers may have been other ones before a backup was restored.
         name = f"audit-{month}-{rows[0]['seq']:012d}-{generation[:12]}.jsonl.gz"

@@ -70,7 +70,7 @@ class HashChain:
         query = sa.select(heads.c.seq, heads.c.hash).where(heads.c.name == self.name)
         row = connection.execute(query.with_for_update() if lock else query).one_or_none()
         if row is None or not isinstance(row.seq, int):
-            raise self.damaged("its head is missing")
+            raise self.make_damage_error("its head is missing")
         return Head(row.seq, row.hash)
 
     def append(self, connection: sa.Connection, head: Head, records: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -93,9 +93,9 @@ class HashChain:
         row = connection.execute(self.table.select().order_by(self.table.c.seq.desc()).limit(1)).mappings().first()
         found = START if row is None else Head(row["seq"], row["hash"])
         if found != head:
-            raise self.damaged(f"row {head.seq} is not its last")
+            raise self.make_damage_error(f"row {head.seq} is not its last")
         if row is not None and self.hash(row) != row["hash"]:
-            raise self.damaged(f"row {row['seq']} was changed")
+            raise self.make_damage_error(f"row {row['seq']} was changed")
         return row
 
     def hash(self, row: Row) -> str:
@@ -132,7 +132,7 @@ class HashChain:
             return LogCheck(self.name, max(seq - 1, 0), head.hash, seq, f"row {seq} is not the one that was written")
         return LogCheck(self.name, seq, head.hash)
 
-    def damaged(self, reason: str) -> RegistryUnavailableError:
+    def make_damage_error(self, reason: str) -> RegistryUnavailableError:
         """The error to raise when the log cannot be trusted."""
         return RegistryUnavailableError(
             f"The log of {self.name} in the registry is damaged ({reason}): restore a backup of the database."

@@ -283,8 +283,8 @@ class CriticBank(nn.Module):
 
         weight = discount ** (2.0 * rollout.step)
         explained = (weight * increments.square()).sum()
-        critics = _variance(here[rollout.starts], levels.weight).sum()
-        critics -= discount**2 * (weight[rollout.ends] * _variance(ahead[rollout.ends], levels.weight)).sum()
+        critics = compute_variance(here[rollout.starts], levels.weight).sum()
+        critics -= discount**2 * (weight[rollout.ends] * compute_variance(ahead[rollout.ends], levels.weight)).sum()
         if critics > 0 and explained > 0:
             factor = (explained / critics).sqrt()
             here, ahead = (
@@ -316,8 +316,10 @@ class CriticBank(nn.Module):
         torch._foreach_lerp_(list(self.averaged.parameters()), list(self.online.parameters()), weight)
 
 
-def _variance(values: Tensor, weight: Tensor | None) -> Tensor:
+def compute_variance(values: Tensor, weight: Tensor | None) -> Tensor:
     """The variance [...] of atoms [..., N] of these weights."""
+    if weight is None:
+        return values.var(-1, unbiased=False)
     return expect((values - expect(values, weight).unsqueeze(-1)).square(), weight)
 
 

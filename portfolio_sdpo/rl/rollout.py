@@ -243,7 +243,7 @@ class Collector:
         resetting = np.zeros(count, dtype=bool)
         for _ in range(self.steps):
             action, log_prob = policy.act(observation, generator)
-            executed = self._in_space(policy.head.executed(action).numpy())
+            executed = self._in_space(policy.head.to_executable(action).numpy())
             raw, reward, terminated, truncated, info = self.env.step(executed)
             done = np.logical_or(terminated, truncated)
             following = self._encode(raw)

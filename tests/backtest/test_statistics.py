@@ -9,7 +9,7 @@ import pytest
 
 from portfolio_sdpo.backtest import Bootstrap, Track, make_strategy, simulate, summarise
 from portfolio_sdpo.backtest.statistics import (
-    defined_sharpe,
+    compute_sharpe,
     deflated_sharpe,
     drawdown_length,
     expected_best_sharpe,
@@ -200,8 +200,8 @@ def test_what_is_as_good_as_cash_has_no_sharpe_ratio_and_is_no_trial():
     assert 0 < nearly_cash.volatility < 1e-4
     for figure in ("sharpe", "sortino", "probabilistic_sharpe", "deflated_sharpe"):
         assert math.isnan(getattr(nearly_cash, figure))
-    assert math.isnan(defined_sharpe(0.0002 * moves))
-    assert defined_sharpe(0.02 * moves) == pytest.approx(float(moves.mean() / moves.std(ddof=1) * math.sqrt(252)))
+    assert math.isnan(compute_sharpe(0.0002 * moves))
+    assert compute_sharpe(0.02 * moves) == pytest.approx(float(moves.mean() / moves.std(ddof=1) * math.sqrt(252)))
 
 
 @pytest.mark.parametrize(

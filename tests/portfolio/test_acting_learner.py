@@ -56,7 +56,7 @@ def test_all_episodes_at_once_are_the_environments_step_by_step(fee, delisting):
     rollout = act_on_paths(policy, codec, 7, fee, torch.Generator().manual_seed(1))
     env = PortfolioVectorEnv.from_paths(Paths(gross_returns, listed), 7, fee=fee, execution="same-close")
     env.reset(seed=0, options={"path": np.arange(7) % 3})
-    weights = policy.head.executed(rollout.action).view(7, 6, 4).numpy()
+    weights = policy.head.to_executable(rollout.action).view(7, 6, 4).numpy()
     signals = {name: values.view(7, 6).numpy() for name, values in rollout.signals.items()}
     for t in range(6):
         _, reward, _, truncated, info = env.step(weights[:, t])
@@ -93,16 +93,16 @@ def test_at_least_one_episode_replays_every_path():
 def test_the_start_is_all_in_cash():
     codec, policy = policy_on(random_paths(), sees_held=False, bold=False)
     parameters = policy(torch.tensor([[0.0, 2.0]]))
-    assert policy.head.executed(policy.head.mode(parameters))[0, 0] >= 0.999
+    assert policy.head.to_executable(policy.head.mode(parameters))[0, 0] >= 0.999
     rollout = act_on_paths(policy, codec, 50, 0.0, torch.Generator().manual_seed(0))
-    assert policy.head.executed(rollout.action)[:, 0].min() > 0.99
+    assert policy.head.to_executable(rollout.action)[:, 0].min() > 0.99
 
 
 def test_what_is_not_listed_is_not_bought():
     gross_returns, listed = random_paths(delisting=True)
     codec, policy = policy_on((gross_returns, listed), sees_held=False)
     rollout = act_on_paths(policy, codec, 3, 0.0, torch.Generator().manual_seed(1))
-    weights = policy.head.executed(rollout.action)
+    weights = policy.head.to_executable(rollout.action)
     assert weights[rollout.step >= 3, 2].max() < 1e-9
     learner = ActingLearner(PpoSettings(actor=ACTOR, critic=MEAN), CVAR, 4)
     held = torch.tensor([1.0, 0.0, 0.0, 0.0])

@@ -12,8 +12,8 @@ from portfolio_sdpo.errors import SettingsError, WeightsError
 from portfolio_sdpo.portfolio.filtered_shield import (
     Caution,
     daily_excess,
-    filtered,
     largest_share,
+    make_scaled_views,
     scenarios,
     shield_by_scenarios,
 )
@@ -129,7 +129,7 @@ def test_the_limit_holds_on_every_view(prices, seed, margin, plain, bound):
     limit, caution = CvarLimit(bound=bound, alpha=0.1, horizon=5), Caution(margin=margin, plain=plain)
     result = shield_by_scenarios(np.full(5, 0.2), market, limit, caution=caution)
     cash = (1 + 0.02 / 252) ** 5 - 1
-    views = filtered(daily_excess(result.weights, market), limit, caution)
+    views = make_scaled_views(daily_excess(result.weights, market), limit, caution)
     assert len(views) == 2
     invested = result.weights[1:].sum()
     risks = [cash + invested * conditional_value_at_risk(view, 0.1) for view in views]
@@ -175,18 +175,18 @@ def test_of_steady_normal_days_all_views_agree():
 def test_the_normal_view_by_hand():
     excess = np.tile([0.01, -0.01], 10)
     limit = CvarLimit(horizon=4)
-    (view,) = filtered(excess, CvarLimit(horizon=4), with_(LIGHT, volatility=Volatility(decay=0.99999)))
+    (view,) = make_scaled_views(excess, CvarLimit(horizon=4), with_(LIGHT, volatility=Volatility(decay=0.99999)))
     assert view == pytest.approx(normal_cvar(0.05) * 2 * 0.01, rel=1e-3)  # 17 windows are too few for the other
-    assert len(filtered(np.tile(excess, 2), limit, LIGHT)[1]) == 37
-    assert filtered(np.empty(0), limit, LIGHT) == ()
-    assert filtered(np.full(40, 0.01), limit, LIGHT)[0] == 0.0  # nothing ever fell
+    assert len(make_scaled_views(np.tile(excess, 2), limit, LIGHT)[1]) == 37
+    assert make_scaled_views(np.empty(0), limit, LIGHT) == ()
+    assert make_scaled_views(np.full(40, 0.01), limit, LIGHT)[0] == 0.0  # nothing ever fell
 
 
 def test_windows_are_brought_from_the_volatility_they_began_in():
     rng = np.random.default_rng(0)
     excess = np.where(np.arange(600) < 300, 0.004, 0.02) * rng.normal(size=600)
     limit, volatility = CvarLimit(horizon=3), Volatility()
-    view = filtered(excess, limit, LIGHT)[1]
+    view = make_scaled_views(excess, limit, LIGHT)[1]
     known = volatility.estimate(excess)
     for start in (0, 17, 299, 597):
         was = np.prod(1 + excess[start : start + 3]) - 1

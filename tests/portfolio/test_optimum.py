@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.portfolio.optimum import best_mix, measured, tail_mean
+from portfolio_sdpo.portfolio.optimum import best_mix, measure_mix, tail_mean
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk
 
 
@@ -23,7 +23,7 @@ def test_no_mix_on_a_grid_is_better(length, bound):
     best = best_mix(gross_returns, 0.1, bound)
     assert best.tail >= bound - 1e-6
     grid = [np.array([1 - a - b, a, b]) for a in np.linspace(0, 1, 51) for b in np.linspace(0, 1 - a, 51)]
-    mixes = [measured(weights, gross_returns, 0.1) for weights in grid]
+    mixes = [measure_mix(weights, gross_returns, 0.1) for weights in grid]
     rivals = [mix.growth for mix in mixes if mix.tail >= bound]
     assert max(rivals) <= best.growth + 1e-7
     assert best.growth <= max(rivals) * 1.02

@@ -176,7 +176,7 @@ def test_acting_episodes_are_those_of_the_environment(execution, fee):
     paths = tuple(part.float() if part.is_floating_point() else part for part in tensors(market))
     codec.replay(*paths)
     rollout = act_on_paths(policy, codec, 2, fee, torch_generator(np.random.SeedSequence(0)), execution)
-    weights = policy.head.executed(rollout.action).double().numpy().reshape(2, 11, 4)
+    weights = policy.head.to_executable(rollout.action).double().numpy().reshape(2, 11, 4)
     for episode in range(2):
         env = PortfolioEnv.from_paths(Paths(market.gross_returns[None], market.listed[None]), fee, execution=execution)
         env.reset(seed=0)
@@ -200,7 +200,7 @@ def test_acting_as_deployed_earns_what_a_simulation_of_its_actions_earns(executi
     seed = np.random.SeedSequence(0)
     rollout = act_as_deployed(policy, codec, 6, fee, torch_generator(seed), deployment)
     starts = draw_start(paths[1][:, 3].repeat(6, 1), torch_generator(seed)).double().numpy()
-    asked = policy.head.executed(rollout.action).double().numpy().reshape(6, deployment.decisions, 4)
+    asked = policy.head.to_executable(rollout.action).double().numpy().reshape(6, deployment.decisions, 4)
     for episode in range(6):
         held, total, order, shown = starts[episode], 0.0, None, []
         for session in range(deployment.lag + deployment.sessions):

@@ -17,7 +17,7 @@ from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import MeanCritic, ObservationCodec, Policy
 from portfolio_sdpo.nn.quantiles import midpoints
 from portfolio_sdpo.risk import Expectation, Variance
-from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, minibatches
+from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, compute_variance, minibatches
 from portfolio_sdpo.rl.estimators.score import estimate_risk
 from portfolio_sdpo.rl.past import batch_past
 from portfolio_sdpo.rl.rollout import Collector, Rollout
@@ -243,6 +243,15 @@ def test_distributions_get_the_spread_that_td_errors_have(noisy):
     td = rollout.per_episode(0.9 ** (2 * rollout.step) * narrow.increments.square()).mean()
     assert narrow.here[rollout.starts].var(-1, unbiased=False).mean() == pytest.approx(td.item(), rel=1e-4)
     assert td == pytest.approx(evaluate(cmdp, uniform_policy(cmdp), 0.9).variance, rel=0.15)
+
+
+def test_the_variance_of_equally_likely_atoms_is_that_of_torch_to_the_bit():
+    """Runs of the same seed end with the same bytes whether or not a critic could have levels of its own."""
+    generator = torch.Generator().manual_seed(0)
+    atoms = torch.randn(500, 32, generator=generator) + torch.randn(500, 1, generator=generator)
+    assert torch.equal(compute_variance(atoms, None), atoms.var(-1, unbiased=False))
+    equal = torch.full((32,), 1 / 32, dtype=torch.float64)
+    torch.testing.assert_close(compute_variance(atoms, equal), atoms.var(-1, unbiased=False))
 
 
 @pytest.mark.parametrize("critic_bias", [0.0, 100.0])

@@ -108,7 +108,7 @@ def _compare(
     split = max(int(np.searchsorted(track.dates, since, side="right")) - 1, 0)
     held = max(int(np.searchsorted(track.dates, known, side="right")) - 1, 0)
 
-    def earned(name: str, each: Track, ahead: float | None) -> EarningsRow:
+    def make_row(name: str, each: Track, ahead: float | None) -> EarningsRow:
         wealth = each.wealth
         cvar = float(conditional_value_at_risk(window_returns(each.returns, limit.horizon), limit.alpha))
         return EarningsRow(
@@ -138,8 +138,8 @@ def _compare(
         last=track.dates[-1].astype(date),
         span=next((each.span for each in found.values()), "year"),
         rows=(
-            earned("champion", track, None),
-            *(earned(f"{name} + shield", rivals[name], growths[name]) for name in shown),
+            make_row("champion", track, None),
+            *(make_row(f"{name} + shield", rivals[name], growths[name]) for name in shown),
         ),
         recent=float(wealth[-1] / wealth[-1 - horizon] - 1.0) if len(wealth) > horizon else None,
     )

@@ -161,14 +161,14 @@ def summarise_safety(
             rates[final["seed"], final["label"]] = final["steps_per_second"]
         else:
             rows = read_rows(log) if log.exists() else []
-            unfinished[folder.name] = standing(constraints, rows) if rows else None
+            unfinished[folder.name] = find_standing(constraints, rows) if rows else None
     equal = min((int(rows[-1]["total_steps"]) for rows in logs.values()), default=None)
     runs = tuple(
         SafetyRunSummary(
             label=label,
             seed=seed,
-            equal=standing(constraints, rows, equal),
-            end=standing(constraints, rows),
+            equal=find_standing(constraints, rows, equal),
+            end=find_standing(constraints, rows),
             steps_per_second=rates[seed, label],
         )
         for (seed, label), rows in sorted(logs.items())
@@ -247,7 +247,7 @@ def run_folders(experiment: SafetyExperiment, root: Path, only: Collection[str] 
     return find_run_folders(root, "*-*", experiment.name, only)
 
 
-def standing(constraints: Sequence[Constraint], rows: Sequence[LogRow], steps: int | None = None) -> Standing:
+def find_standing(constraints: Sequence[Constraint], rows: Sequence[LogRow], steps: int | None = None) -> Standing:
     """Where a log stands after so many steps, or at its end."""
     counted = [row for row in rows if steps is None or float(row["total_steps"]) <= steps]
     last = counted[-LAST:]

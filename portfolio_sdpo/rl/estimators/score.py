@@ -232,6 +232,10 @@ class Utility:
         return expect(pooled(weight.unsqueeze(-1) * distribution), self._probabilities)
 
     def _pool(self, past: Past) -> Pooled:
+        if len(past.cumulated) == 1:
+            # A single past is no mean: u itself, as precise as the critics are.
+            own, before = self._influence.take(past.episode[0]), past.cumulated[0].unsqueeze(-1)
+            return lambda points: own(before + points)
         return self._influence.take(past.episode).pool(past.cumulated, past.share)
 
 

@@ -20,7 +20,7 @@ from portfolio_sdpo.experiments.safety.figures import Curve, draw_safety, make_s
 from portfolio_sdpo.experiments.safety.report import render_safety
 from portfolio_sdpo.experiments.safety.runs import safety_runs
 from portfolio_sdpo.experiments.safety.study import SafetyStudy
-from portfolio_sdpo.experiments.safety.summary import StandingRisk, standing, summarise_safety
+from portfolio_sdpo.experiments.safety.summary import StandingRisk, find_standing, summarise_safety
 from portfolio_sdpo.rl.metrics import write_config, write_rows
 
 from .safety_toys import TWO, toy
@@ -69,19 +69,19 @@ def test_standing_is_a_known_answer():
     """Return and risk of the last five iterations; breaks, excess and sum of all; a risk at the bound is inside."""
     rows = log([9, 1, 2, 3, 4, 5, 6], [9, 2, 3, 1, 1, 1, 0])
     constraints = toy().problem.constraints
-    whole = standing(constraints, rows)
+    whole = find_standing(constraints, rows)
     assert (whole.steps, whole.episode_return) == (280, pytest.approx(4.0))
     assert whole.risks == (
         StandingRisk(risk=pytest.approx(6 / 5), breaks=pytest.approx(2 / 7), worst_excess=7, cumulated=34),
     )
     # Between two iterations the earlier one counts.
-    early = standing(constraints, rows, steps=119)
+    early = find_standing(constraints, rows, steps=119)
     assert (early.steps, early.episode_return) == (80, pytest.approx(5.0))
     assert early.risks == (StandingRisk(risk=pytest.approx(5.5), breaks=0.5, worst_excess=7, cumulated=22),)
 
 
 def test_a_log_inside_the_bound_has_no_excess():
-    (risk,) = standing(toy().problem.constraints, log([1.0], [1.5])).risks
+    (risk,) = find_standing(toy().problem.constraints, log([1.0], [1.5])).risks
     assert risk == StandingRisk(risk=1.5, breaks=0.0, worst_excess=0.0, cumulated=3.0)
 
 
@@ -90,7 +90,7 @@ def test_a_share_of_episodes_at_the_bound_is_inside(hit: int, episodes: int, ove
     """In single precision, in which it is computed, 1 of 10 is a little more than 0.1."""
     constraint = TWO.constraints[1]
     sampled = constraint.measure(torch.tensor([1.0] * hit + [0.0] * (episodes - hit))).item()
-    (risk,) = standing([constraint], log([1.0], [sampled], signals=("hazards",))).risks
+    (risk,) = find_standing([constraint], log([1.0], [sampled], signals=("hazards",))).risks
     assert risk.breaks == over and (risk.worst_excess > 0) == over
 
 

@@ -152,6 +152,18 @@ def test_with_its_own_past_the_estimate_is_the_mean_of_u(measure, ended, by_hand
     assert found.standard_error == pytest.approx((u.std() / 5**0.5).item(), abs=1e-12)
 
 
+@NONLINEAR
+def test_with_its_own_past_utility_is_u_to_the_bit(measure):
+    """In the precision of the critics, as it always was: no mean of a single function is built."""
+    little = make_little(0.8)
+    rollout, here = little.rollout, little.valuation().here.float()
+    first, signal = here[rollout.starts], rollout.signals["reward"].float()
+    past = own_past(signal, 0.8, rollout)
+    points = past.cumulated[0].unsqueeze(-1) + (0.8**rollout.step).float().unsqueeze(-1) * here
+    expected = measure.influence(first[rollout.episode])(points).mean(-1)
+    assert torch.equal(Utility(measure, first, 0.8, rollout, past)(here), expected)
+
+
 @EACH
 @pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
 def test_advantages_of_any_critic(measure, lam, by_hand):
