@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from portfolio_sdpo.rl.algorithms import PdCvarSettings as PdCvarSettings
     from portfolio_sdpo.rl.algorithms import PdSdpoSettings as PdSdpoSettings
     from portfolio_sdpo.rl.algorithms import PdVarSettings as PdVarSettings
+    from portfolio_sdpo.rl.algorithms import PpoLagrangianSettings as PpoLagrangianSettings
     from portfolio_sdpo.rl.algorithms import PpoSettings as PpoSettings
     from portfolio_sdpo.rl.algorithms import SdpoSettings as SdpoSettings
 
@@ -106,6 +107,7 @@ _MODULES = {
         "PdCvarSettings",
         "PdSdpoSettings",
         "PdVarSettings",
+        "PpoLagrangianSettings",
         "PpoSettings",
         "SdpoSettings",
     ),

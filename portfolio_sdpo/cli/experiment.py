@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,6 +47,10 @@ Seeds = Annotated[
     ),
 ]
 CmdpSeeds = Annotated[str | None, typer.Option("--cmdp-seeds", metavar="11,12,...", help="Seeds of the CMDPs.")]
+From = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FOLDER", help="Read records that `experiment summarise` wrote there."),
+]
 Algorithms = Annotated[
     str | None, typer.Option("--algorithms", metavar="sdpo,ppo,...", help="Only these of the experiment's algorithms.")
 ]
@@ -126,19 +132,27 @@ def run(
     exit_with_failures(outcomes, as_json=as_json)
 
 
-@app.command("show", epilog=examples("experiment show stocks", "experiment show cmdp-cvar --seeds 0 --json"))
+@app.command(
+    "show",
+    epilog=examples(
+        "experiment show stocks",
+        "experiment show cmdp-cvar --seeds 0 --json",
+        "experiment show safety-b-pointgoal1-short --from docs/evidence",
+    ),
+)
 def show(
     name: Name,
     seeds: Seeds = None,
     cmdp_seeds: CmdpSeeds = None,
     algorithms: Algorithms = None,
+    source: From = None,
     as_json: Json = False,
 ) -> None:
     """Summarise the runs of an experiment that are there.
 
     All of them, or those with the seeds and algorithms that are named.
     """
-    study = _select(name, seeds, cmdp_seeds, algorithms)
+    study = _reading(_select(name, seeds, cmdp_seeds, algorithms), source)
     summary = study.summarise()
     if as_json:
         typer.echo(json.dumps(summary.to_json(), indent=2))
@@ -154,12 +168,30 @@ def figures(
     seeds: Seeds = None,
     cmdp_seeds: CmdpSeeds = None,
     algorithms: Algorithms = None,
+    source: From = None,
     as_json: Json = False,
 ) -> None:
     """Draw the runs of an experiment that are there, as PNG and SVG files in its folder."""
-    paths = _select(name, seeds, cmdp_seeds, algorithms).draw()
+    paths = _reading(_select(name, seeds, cmdp_seeds, algorithms), source).draw()
     if as_json:
         typer.echo(json.dumps({"experiment": name, "figures": [str(path) for path in paths]}, indent=2))
+        return
+    for path in paths:
+        typer.echo(path)
+
+
+@app.command("summarise", epilog=examples("experiment summarise safety-b-pointgoal1-short --out docs/evidence"))
+def summarise(
+    name: Name,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of all records.")],
+    seeds: Seeds = None,
+    algorithms: Algorithms = None,
+    as_json: Json = False,
+) -> None:
+    """Write a record of every finished run: a few kilobytes that `show` and `figures` can do with; Safety Gym only."""
+    paths = _select(name, seeds, None, algorithms).record(out)
+    if as_json:
+        typer.echo(json.dumps({"experiment": name, "records": [str(path) for path in paths]}, indent=2))
         return
     for path in paths:
         typer.echo(path)
@@ -187,6 +219,41 @@ def _select(
         overlap=overlap,
     )
     return find_study(name).select(choice)
+
+
+@app.command(
+    "overview",
+    epilog=examples("experiment overview --from docs/evidence", "experiment overview --suite --out safety.html"),
+)
+def overview(
+    source: From = None,
+    suite: Annotated[
+        bool, typer.Option("--suite", help="Of the runs with the suite's own observations and actions.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Also write it as a page with the figure.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show all tasks of Safety Gym at once: results beside PPO's and published ones, and which runs are missing."""
+    from portfolio_sdpo.experiments.engine.folders import experiments_folder, write_content
+    from portfolio_sdpo.experiments.safety.overview import describe_overview, summarise_tasks
+    from portfolio_sdpo.experiments.safety.overview_report import overview_page, render_overview
+
+    found = summarise_tasks("suite" if suite else "short", source or experiments_folder())
+    if out is not None:
+        write_content(out, overview_page(found).encode())
+    if as_json:
+        typer.echo(json.dumps(describe_overview(found), indent=2))
+        return
+    from rich.console import Console
+
+    Console().print(render_overview(found))
+
+
+def _reading(study: Study, source: Path | None) -> Study:
+    """The study as records in a folder have it; its figures go to where they always go."""
+    return study if source is None else replace(study, home=source, output=study.root)
 
 
 def register(root: typer.Typer) -> None:

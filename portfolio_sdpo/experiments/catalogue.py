@@ -38,7 +38,13 @@ FAMILIES = {
             for level in (1, 2)
         ),
         "safety-c",
-        "safety-b-pointgoal1-short",
+        *(
+            f"safety-b-{robot}{task}{level}-short"
+            for robot in ("point", "car", "doggo")
+            for task in ("goal", "button", "push")
+            for level in (1, 2)
+        ),
+        *(f"safety-b-{task}-suite" for task in ("pointgoal1", "pointgoal2", "cargoal1", "pointbutton1")),
         "safety-c-short",
     ),
     "portfolio_sdpo.experiments.stocks.study": ("stocks",),

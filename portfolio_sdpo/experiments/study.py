@@ -84,6 +84,8 @@ class Study(ABC):
     """where its folder is, by default the user's own"""
     choice: Choice = field(default=Choice(), kw_only=True)
     """what was asked for, see `select`"""
+    output: Path | None = field(default=None, kw_only=True)
+    """where figures go, by default the experiment's folder"""
 
     domain: ClassVar[str]
     """what the experiment is on, in words"""
@@ -173,6 +175,10 @@ class Study(ABC):
     @abstractmethod
     def draw(self, runs: FinishedRuns | None = None) -> list[Path]:
         """Draw the paper's figures of the runs that `summarise` would take; the files, PNG and SVG."""
+
+    def record(self, out: Path) -> list[Path]:
+        """Write a record of each finished run into `out`, from which tables and figures can be made; the files."""
+        raise SettingsError(f"{self.name} has no records that stand for its runs; keep its folder {self.root} instead.")
 
     @abstractmethod
     def size(self) -> dict[str, str]:

@@ -13,12 +13,14 @@ from rich.text import Text
 
 NAMES = {
     "ppo": "PPO",
+    "ppo-lagrangian": "PPO-Lagrangian",
     "sdpo": "SDPO",
     "pd-cvar": "PD-CVaR",
     "pd-var": "PD-VAR",
     "ipo": "IPO",
     "cpo": "CPO",
     "pcpo": "PCPO",
+    "sdpo-backup": "SDPO, backup",
     "sdpo-trajectory": "SDPO, no critics",
     "pd-sdpo": "PD-SDPO",
     "pd-trajectory": "PD-SDPO, no critics",

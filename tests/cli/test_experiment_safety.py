@@ -62,7 +62,7 @@ def test_list_has_the_eighteen_tasks_in_one_entry():
     result = call("experiment", "list")
     assert result.exit_code == 0
     assert all(name in result.stdout for name in ("safety-b-<task>", "safety-c", "safety-toy", "cmdp-cvar", "stocks"))
-    assert result.stdout.count("safety-b-") == 2
+    assert result.stdout.count("safety-b-") == 3  # the paper's table, short runs, the suite's own worlds
 
 
 def test_list_as_json_is_the_whole_declaration(toy: SafetyExperiment):
@@ -94,6 +94,14 @@ def test_run_then_show_then_figures(home: Path):
     assert len(call("experiment", "figures", "safety-toy", "--algorithms", "ppo").stdout.split()) == 2
     only = json.loads(call("experiment", "show", "safety-toy", "--json", "--algorithms", "ppo").stdout)
     assert list(only["algorithms"]) == ["ppo"]
+
+    records = home / "records"
+    written = json.loads(call("experiment", "summarise", "safety-toy", "--out", str(records), "--json").stdout)
+    assert [Path(path).name for path in written["records"]] == ["ppo-0.json", "sdpo-0.json"]
+    kept = json.loads(call("experiment", "show", "safety-toy", "--from", str(records), "--json").stdout)
+    assert kept["equal_steps"] == 20 and list(kept["algorithms"]) == ["ppo", "sdpo"]
+    drawn = call("experiment", "figures", "safety-toy", "--from", str(records), "--algorithms", "ppo").stdout.split()
+    assert [Path(path).parent for path in drawn] == 2 * [folder]
 
     refused = call("experiment", "run", "safety-toy", "--jobs", "1", "--iterations", "2", "--json")
     assert refused.exit_code == 1
@@ -134,6 +142,9 @@ def test_runs_in_parallel():
         (("run", "safety-toy", "--iterations", "0"), "--iterations: must be at least 1 (got 0)."),
         (("show", "safety-toy"), "holds no such runs yet: start them with `portfolio-sdpo experiment run safety-toy`."),
         (("figures", "safety-toy"), "holds no such runs yet"),
+        (("summarise", "safety-toy", "--out", "x"), "holds no such runs yet"),
+        (("summarise", "stocks", "--out", "x"), "stocks has no records that stand for its runs; keep its folder"),
+        (("overview",), "holds no finished run of any task yet"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments, message):

@@ -28,6 +28,7 @@ SPECS = {
     "pcpo, quantile": "cvar(0.1) of reward >= -9",
     "pd-cvar": "cvar(0.1) of reward >= -9",
     "pd-var": "variance of reward <= 9",
+    "ppo-lagrangian": "expectation of pain <= 3",
     "pd-sdpo": "variance of reward <= 0.1 confidence=1",
     "pd-sdpo, trajectory": "cvar(0.1) of reward >= 9",
     "pd-sdpo, phase I": "expectation of pain <= 2.32",
@@ -50,7 +51,7 @@ def run_settings(name="sdpo", spec="", iterations=ITERATIONS, seed=0, actor=None
             "epochs": 1,
             "minibatches": 2,
         }
-    if kind in ("ppo", "ipo", "sdpo", "pd-sdpo"):
+    if kind in ("ppo", "ppo-lagrangian", "ipo", "sdpo", "pd-sdpo"):
         algorithm["epochs"] = 1
     if form in ("pathwise", "trajectory"):
         algorithm["estimator"] = form

@@ -11,9 +11,14 @@ from portfolio_sdpo.common.files import data_directory, write_atomically
 from portfolio_sdpo.errors import RunError
 
 
+def experiments_folder() -> Path:
+    """The folder of all experiments."""
+    return data_directory() / "experiments"
+
+
 def experiment_folder(name: str) -> Path:
     """The folder of an experiment's runs, summary and figures."""
-    return data_directory() / "experiments" / name
+    return experiments_folder() / name
 
 
 def write_json(path: Path, record: Any) -> None:

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.folders import experiment_folder
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
-from portfolio_sdpo.experiments.safety.summary import LAST, run_folders
+from portfolio_sdpo.experiments.safety.records import find_runs
+from portfolio_sdpo.experiments.safety.standings import LAST
 from portfolio_sdpo.experiments.style import INK, STYLE, algorithm_colour, draw_bound, save_figure
 from portfolio_sdpo.experiments.tables import display_name
 from portfolio_sdpo.risk import BadStateProbability, Constraint
-from portfolio_sdpo.rl.metrics import LogRow, read_rows
+from portfolio_sdpo.rl.metrics import LogRow
 
 Array = NDArray[np.float64]
 
@@ -52,30 +53,36 @@ class Curve:
 
 
 def make_safety_figures(
-    experiment: SafetyExperiment, root: Path | None = None, only: Collection[str] | None = None
+    experiment: SafetyExperiment,
+    root: Path | None = None,
+    only: Collection[str] | None = None,
+    out: Path | None = None,
 ) -> list[Path]:
     """Draw what the experiment's folder holds, unfinished runs as far as they are; the files, PNG and SVG.
 
-    Where some are longer than others there is a second figure with the steps that all have.
+    Where some are longer than others there is a second figure with the steps that all have. out: where the files go,
+    by default that folder.
     """
     root = root or experiment_folder(experiment.name)
+    out = out or root
+    out.mkdir(parents=True, exist_ok=True)
     logs: dict[str, list[list[LogRow]]] = {}
-    for folder in run_folders(experiment, root, only):
-        if (folder / "metrics.parquet").exists():
-            logs.setdefault(folder.name.rpartition("-")[0], []).append(read_rows(folder / "metrics.parquet"))
+    for run in find_runs(experiment, root, only):
+        if run.rows:
+            logs.setdefault(run.label, []).append(run.rows)
     if not logs:
         raise RunError(f"no run in {root} has a log yet: wait for their first checkpoints.")
     order = [label for label in experiment.algorithms if label in logs]
     curves = [Curve(label, logs[label]) for label in [*order, *sorted(set(logs) - set(order))]]
     with rc_context(STYLE):
-        files = save_figure(draw_safety(experiment, curves), root / "learning")
+        files = save_figure(draw_safety(experiment, curves), out / "learning")
         ends = [curve.column("total_steps")[0][-1] for curve in curves]
         if min(ends) < max(ends):
             cut = [curve.until(min(ends)) for curve in curves]
-            files += save_figure(draw_safety(experiment, cut), root / "equal-steps")
+            files += save_figure(draw_safety(experiment, cut), out / "equal-steps")
         else:  # one from before, when some were shorter, would be taken for this one's
             for kind in ("png", "svg"):
-                (root / f"equal-steps.{kind}").unlink(missing_ok=True)
+                (out / f"equal-steps.{kind}").unlink(missing_ok=True)
     return files
 
 
@@ -85,13 +92,13 @@ def draw_safety(experiment: SafetyExperiment, curves: Sequence[Curve]) -> Figure
     figure = Figure(figsize=(3.7 * (1 + len(constraints)), 3.3), layout="constrained")
     axes: list[Axes] = list(np.atleast_1d(figure.subplots(1, 1 + len(constraints))))
     for curve in curves:
-        _band(axes[0], curve, "episode_return")
+        draw_band(axes[0], curve, "episode_return")
     axes[0].set_title("(a) return of an episode")
     for index, constraint in enumerate(constraints):
         axis = axes[1 + index]
         for curve in curves:
-            _band(axis, curve, f"risk_empirical_{index}")
-        _bound(axis, constraint)
+            draw_band(axis, curve, f"risk_empirical_{index}")
+        draw_cost_bound(axis, constraint)
         axis.set_title(f"({'bcdefgh'[index]}) {_risk(constraint)}")
     longest = max(float(log[-1]["total_steps"]) for curve in curves for log in curve.logs)
     unit, word = (1e6, "million ") if longest >= 1e6 else (1e3, "thousand ")
@@ -115,7 +122,7 @@ def draw_safety(experiment: SafetyExperiment, curves: Sequence[Curve]) -> Figure
     return figure
 
 
-def _band(axis: Axes, curve: Curve, name: str) -> None:
+def draw_band(axis: Axes, curve: Curve, name: str) -> None:
     """Mean over seeds as a line, one standard deviation either side as a band; SDPO above the others."""
     steps, values = curve.column(name)
     mean, colour = values.mean(0), algorithm_colour(curve.label)
@@ -126,7 +133,7 @@ def _band(axis: Axes, curve: Curve, name: str) -> None:
         axis.fill_between(steps, mean - sd, mean + sd, color=colour, alpha=0.13, linewidth=0, zorder=front - 1)
 
 
-def _bound(axis: Axes, constraint: Constraint) -> None:
+def draw_cost_bound(axis: Axes, constraint: Constraint) -> None:
     """As a dashed line; costs begin at zero, and the bound is always in sight."""
     draw_bound(axis, constraint)
     high = max(axis.get_ylim()[1], 1.3 * constraint.bound)

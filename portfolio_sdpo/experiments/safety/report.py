@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
-from portfolio_sdpo.experiments.safety.summary import LAST, AlgorithmStanding, SafetySummary, Standing
+from portfolio_sdpo.experiments.safety.standings import LAST, Standing
+from portfolio_sdpo.experiments.safety.summary import AlgorithmStanding, SafetySummary
 from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.tables import (
     describe_experiment,
@@ -41,9 +42,11 @@ def describe_safety(members: Sequence[SafetyExperiment], group: str) -> Renderab
     """Question, algorithms and size of experiments that differ only in their task; `group` is their common name."""
     first, alone = members[0], len(members) == 1
     title = first.title if alone else first.title.replace(first.world.task, f"{len(members)} tasks")
-    names = ", ".join(map(display_name, first.algorithms))
-    size = f"{first.iterations} iterations of {first.batch:,} steps, {len(first.seeds)} runs each"
-    more = "".join(f" ({display_name(label)}: {count})" for label, count in first.lengths.items())
+    names = ", ".join(map(display_name, dict.fromkeys(label for each in members for label in each.algorithms)))
+    lengths = sorted({each.iterations for each in members})
+    length = f"{lengths[0]}" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
+    size = f"{length} iterations of {first.batch:,} steps, {len(first.seeds)} runs each"
+    more = "".join(f" ({display_name(label)}: {count})" for each in members for label, count in each.lengths.items())
     tasks = ", ".join(experiment.world.task.lower() for experiment in members)
     notes = [] if alone else [f"<task>: {tasks}"]
     name = first.name if alone else group

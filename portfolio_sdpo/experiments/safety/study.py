@@ -60,7 +60,12 @@ class SafetyStudy(Study):
     def draw(self, runs: FinishedRuns | None = None) -> list[Path]:
         from portfolio_sdpo.experiments.safety.figures import make_safety_figures
 
-        return make_safety_figures(self.experiment, self.root, self._names(runs))
+        return make_safety_figures(self.experiment, self.root, self._names(runs), self.output)
+
+    def record(self, out: Path) -> list[Path]:
+        from portfolio_sdpo.experiments.safety.records import write_records
+
+        return write_records(self.experiment, self.root, self._names(None), out)
 
     def size(self) -> dict[str, str]:
         experiment = self.experiment

@@ -15,71 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.experiments.engine.folders import experiment_folder, find_run_folders, read_json, write_json
+from portfolio_sdpo.experiments.engine.folders import experiment_folder, write_json
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
-from portfolio_sdpo.experiments.safety.runs import SafetyRun
+from portfolio_sdpo.experiments.safety.published import PUBLIC, PublicFigure
+from portfolio_sdpo.experiments.safety.records import RunLog, declared_digest, find_runs
+from portfolio_sdpo.experiments.safety.standings import LAST, Standing, find_standing, measure_excess
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.tables import Spread
-from portfolio_sdpo.risk import Constraint
-from portfolio_sdpo.rl.metrics import LogRow, read_config, read_rows
-
-LAST = 5
-"""Iterations over which return and risk are averaged."""
-ROUNDING = 1e-6
-"""Share of the bound by which a risk may pass it: logged in single precision, 1 episode of 10 is 0.1000000015."""
-
-
-@dataclass(frozen=True)
-class PublicFigure:
-    """A published result on the same task under the same bound of 25."""
-
-    algorithm: str
-    episode_return: float
-    episode_cost: float
-    steps: int
-    source: str
-
-
-_TABLES = "public tables"
-_OMNISAFE = "OmniSafe, its defaults, one seed, two cores"
-PUBLIC = {
-    "PointGoal1": (
-        PublicFigure("PPO", 25.4, 55.7, 10_000_000, _TABLES),
-        PublicFigure("CPO", 20.5, 28.8, 10_000_000, _TABLES),
-        PublicFigure("PCPO", 18.6, 23.0, 10_000_000, _TABLES),
-        PublicFigure("TRPO-PID", 19.2, 21.4, 10_000_000, _TABLES),
-        PublicFigure("PPO", 22.0, 59.0, 500_000, _OMNISAFE),
-        PublicFigure("IPO", 2.6, 19.0, 500_000, _OMNISAFE),
-        PublicFigure("CPO", 1.9, 24.0, 500_000, _OMNISAFE),
-        PublicFigure("PCPO", 3.0, 37.0, 460_000, _OMNISAFE),
-    ),
-    "PointGoal2": (PublicFigure("CPO", 2.5, 40.8, 10_000_000, _TABLES),),
-}
-"""Task → what others report for it."""
-
-
-@dataclass(frozen=True)
-class StandingRisk:
-    """One constraint in one run, up to some number of steps."""
-
-    risk: float
-    """of the last iterations' episodes"""
-    breaks: float
-    """share of iterations whose own episodes are beyond the bound"""
-    worst_excess: float
-    """largest distance beyond the bound of any iteration, 0 if there is none"""
-    cumulated: float
-    """sum of the signal over all steps"""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where one run stands after some number of steps."""
-
-    steps: int
-    episode_return: float
-    """of the last iterations' episodes"""
-    risks: tuple[StandingRisk, ...]
 
 
 @dataclass(frozen=True)
@@ -143,35 +85,24 @@ class SafetySummary:
 def summarise_safety(
     experiment: SafetyExperiment, root: Path | None = None, only: Collection[str] | None = None
 ) -> SafetySummary:
-    """What the experiment's folder holds (or of it `only` the runs of these names), also written to `summary.json`."""
+    """What the experiment's folder holds (or of it `only` the runs of these names).
+
+    Where there are run folders it is also written to `summary.json` beside them.
+    """
     root = root or experiment_folder(experiment.name)
     constraints = experiment.problem.constraints
-    logs: dict[tuple[int, str], list[LogRow]] = {}
-    rates: dict[tuple[int, str], float | None] = {}
-    unfinished: dict[str, Standing | None] = {}
-    failures: dict[str, str] = {}
-    found = run_folders(experiment, root, only)
-    for folder in found:
-        log = folder / "metrics.parquet"
-        if (folder / "failure.json").exists():
-            failures[folder.name] = str(read_json(folder / "failure.json")["message"])
-        elif (folder / "final.json").exists():
-            final = read_json(folder / "final.json")
-            logs[final["seed"], final["label"]] = read_rows(log)
-            rates[final["seed"], final["label"]] = final["steps_per_second"]
-        else:
-            rows = read_rows(log) if log.exists() else []
-            unfinished[folder.name] = find_standing(constraints, rows) if rows else None
-    equal = min((int(rows[-1]["total_steps"]) for rows in logs.values()), default=None)
+    found = find_runs(experiment, root, only)
+    finished = _finished(found)
+    equal = min((int(run.rows[-1]["total_steps"]) for run in finished), default=None)
     runs = tuple(
         SafetyRunSummary(
-            label=label,
-            seed=seed,
-            equal=find_standing(constraints, rows, equal),
-            end=find_standing(constraints, rows),
-            steps_per_second=rates[seed, label],
+            label=run.label,
+            seed=run.seed,
+            equal=find_standing(constraints, run.rows, equal),
+            end=find_standing(constraints, run.rows),
+            steps_per_second=run.steps_per_second,
         )
-        for (seed, label), rows in sorted(logs.items())
+        for run in finished
     )
     labels = [*experiment.algorithms, *sorted({run.label for run in runs} - set(experiment.algorithms))]
     summary = SafetySummary(
@@ -183,13 +114,18 @@ def summarise_safety(
             label: _summarise_algorithm(own) for label in labels if (own := [run for run in runs if run.label == label])
         },
         runs=runs,
-        statistics=SeedStatistics.of(_evidence(experiment, logs)),
+        statistics=SeedStatistics.of(evidence_of(experiment, finished)),
         public=() if experiment.world.terminal_hazards else PUBLIC.get(experiment.world.task, ()),
-        unfinished=unfinished,
-        failures=failures,
-        outdated=tuple(folder.name for folder in found if _outdated(experiment, folder)),
+        unfinished={
+            run.name: find_standing(constraints, run.rows) if run.rows else None
+            for run in found
+            if not run.finished and run.failure is None
+        },
+        failures={run.name: run.failure for run in found if run.failure is not None},
+        outdated=tuple(run.name for run in found if _outdated(experiment, run)),
     )
-    write_json(root / "summary.json", summary.to_json())
+    if any((root / run.name).is_dir() for run in found):
+        write_json(root / "summary.json", summary.to_json())
     return summary
 
 
@@ -197,35 +133,36 @@ def safety_evidence(
     experiment: SafetyExperiment, root: Path | None = None, only: Collection[str] | None = None
 ) -> Evidence:
     """What the finished runs say, at the steps that all of them have."""
-    logs: dict[tuple[int, str], list[LogRow]] = {}
-    for folder in run_folders(experiment, root or experiment_folder(experiment.name), only):
-        if (folder / "final.json").exists():
-            final = read_json(folder / "final.json")
-            logs[final["seed"], final["label"]] = read_rows(folder / "metrics.parquet")
-    return _evidence(experiment, logs)
+    return evidence_of(experiment, _finished(find_runs(experiment, root or experiment_folder(experiment.name), only)))
 
 
-def _evidence(experiment: SafetyExperiment, logs: dict[tuple[int, str], list[LogRow]]) -> Evidence:
+def _finished(found: Sequence[RunLog]) -> list[RunLog]:
+    """Seed by seed."""
+    return sorted((run for run in found if run.finished), key=lambda run: (run.seed, run.label))
+
+
+def evidence_of(experiment: SafetyExperiment, finished: Sequence[RunLog]) -> Evidence:
+    """What these runs say, at the steps that all of them have."""
     constraints, task = experiment.problem.constraints, experiment.world.task
-    equal = min((float(rows[-1]["total_steps"]) for rows in logs.values()), default=0.0)
-    order = [*experiment.algorithms, *sorted({label for _, label in logs} - set(experiment.algorithms))]
+    equal = min((float(run.rows[-1]["total_steps"]) for run in finished), default=0.0)
+    order = [*experiment.algorithms, *sorted({run.label for run in finished} - set(experiment.algorithms))]
     runs = []
-    for (seed, label), rows in sorted(logs.items(), key=lambda item: (order.index(item[0][1]), item[0][0])):
-        counted = [row for row in rows if float(row["total_steps"]) <= equal]
+    for run in sorted(finished, key=lambda run: (order.index(run.label), run.seed)):
+        counted = [row for row in run.rows if float(row["total_steps"]) <= equal]
         returns = [float(row["episode_return"]) for row in counted]
         figures = {SCORE: statistics.fmean(returns[-LAST:]), SPEED: statistics.fmean(returns)}
         excess = []
         for index, constraint in enumerate(constraints):
             risks = [float(row[f"risk_empirical_{index}"]) for row in counted]
             end = statistics.fmean(risks[-LAST:])
-            beyond = np.array([_excess(constraint, risk) for risk in risks])
+            beyond = np.array([measure_excess(constraint, risk) for risk in risks])
             excess.append(beyond)
             figures |= {
                 f"slack_{index}": constraint.slack(end),
                 f"inside_{index}": float((beyond == 0).mean()),
                 f"settled_{index}": -statistics.fmean(abs(risk - end) for risk in risks),
             }
-        runs.append(RunEvidence(label, task, seed, figures, tuple(excess)))
+        runs.append(RunEvidence(run.label, task, run.seed, figures, tuple(excess)))
     last = f"last {LAST} iterations"
     named = [(index, constraint.name) for index, constraint in enumerate(constraints)]
     return Evidence(
@@ -242,50 +179,17 @@ def _evidence(experiment: SafetyExperiment, logs: dict[tuple[int, str], list[Log
     )
 
 
-def run_folders(experiment: SafetyExperiment, root: Path, only: Collection[str] | None = None) -> list[Path]:
-    """Folders of runs, finished or not; a `RunError` if there are none."""
-    return find_run_folders(root, "*-*", experiment.name, only)
-
-
-def find_standing(constraints: Sequence[Constraint], rows: Sequence[LogRow], steps: int | None = None) -> Standing:
-    """Where a log stands after so many steps, or at its end."""
-    counted = [row for row in rows if steps is None or float(row["total_steps"]) <= steps]
-    last = counted[-LAST:]
-    risks = []
-    for index, constraint in enumerate(constraints):
-        sampled = [float(row[f"risk_empirical_{index}"]) for row in counted]
-        excess = [_excess(constraint, risk) for risk in sampled]
-        risks.append(
-            StandingRisk(
-                risk=statistics.fmean(sampled[-LAST:]),
-                breaks=sum(each > 0 for each in excess) / len(excess),
-                worst_excess=max(excess),
-                cumulated=sum(float(row[f"batch_{constraint.signal}"]) for row in counted),
-            )
-        )
-    return Standing(
-        steps=int(counted[-1]["total_steps"]),
-        episode_return=statistics.fmean(float(row["episode_return"]) for row in last),
-        risks=tuple(risks),
-    )
-
-
-def _excess(constraint: Constraint, risk: float) -> float:
-    """How far beyond the bound a risk is, 0 if it is not."""
-    beyond = -constraint.slack(risk)
-    return beyond if beyond > ROUNDING * abs(constraint.bound) else 0.0
-
-
 def _summarise_algorithm(runs: Sequence[SafetyRunSummary]) -> SafetyAlgorithmSummary:
     return SafetyAlgorithmSummary(
         seeds=tuple(run.seed for run in runs),
-        equal=_average_standings([run.equal for run in runs]),
-        end=_average_standings([run.end for run in runs]),
+        equal=average_standings([run.equal for run in runs]),
+        end=average_standings([run.end for run in runs]),
         steps_per_second=Spread.of(run.steps_per_second for run in runs),
     )
 
 
-def _average_standings(standings: Sequence[Standing]) -> AlgorithmStanding:
+def average_standings(standings: Sequence[Standing]) -> AlgorithmStanding:
+    """Over seeds; the steps are those of the shortest run."""
     risks: list[dict[str, Spread | float | None]] = [
         {
             "risk": Spread.of(risk.risk for risk in each),
@@ -302,12 +206,8 @@ def _average_standings(standings: Sequence[Standing]) -> AlgorithmStanding:
     )
 
 
-def _outdated(experiment: SafetyExperiment, folder: Path) -> bool:
+def _outdated(experiment: SafetyExperiment, run: RunLog) -> bool:
     """Whether anything but the length differs from what is declared."""
-    label = folder.name.rpartition("-")[0]
-    if label not in experiment.algorithms or not (folder / "config.json").exists():
+    if run.label not in experiment.algorithms or run.digest is None:
         return False
-    found = read_config(folder / "config.json")["settings"]
-    declared = SafetyRun(experiment, label, 0, folder.parent).settings().model_dump(mode="json")
-    names = ("problem", "algorithm", "steps", "count", "lane", "overlap", "environment")
-    return any(found[name] != declared[name] for name in names)
+    return run.digest != declared_digest(experiment, run.label)

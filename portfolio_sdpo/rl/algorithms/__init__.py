@@ -19,6 +19,7 @@ from portfolio_sdpo.common.plugins import Plugins
 from portfolio_sdpo.errors import did_you_mean
 from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.rl.algorithms.ascent import ActorSettings
+from portfolio_sdpo.rl.algorithms.backup import BackupSettings
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem
 from portfolio_sdpo.rl.algorithms.cpo import Cpo, CpoSettings
 from portfolio_sdpo.rl.algorithms.ipo import Ipo, IpoSettings
@@ -27,6 +28,7 @@ from portfolio_sdpo.rl.algorithms.pd_cvar import PdCvar, PdCvarSettings
 from portfolio_sdpo.rl.algorithms.pd_sdpo import PdSdpo, PdSdpoSettings
 from portfolio_sdpo.rl.algorithms.pd_var import PdVar, PdVarSettings
 from portfolio_sdpo.rl.algorithms.ppo import Ppo, PpoSettings
+from portfolio_sdpo.rl.algorithms.ppo_lagrangian import PpoLagrangian, PpoLagrangianSettings
 from portfolio_sdpo.rl.algorithms.sdpo import Sdpo, SdpoSettings
 from portfolio_sdpo.settings import Choices
 
@@ -41,6 +43,7 @@ ALGORITHMS: Plugins[type[Algorithm]] = Plugins(
         "pd-cvar": PdCvar,
         "pd-var": PdVar,
         "pd-sdpo": PdSdpo,
+        "ppo-lagrangian": PpoLagrangian,
     },
 )
 """Kind → class, of this package and of others."""
@@ -88,12 +91,14 @@ __all__ = [
     "Algorithm",
     "AlgorithmSettings",
     "AnySettings",
+    "BackupSettings",
     "CpoSettings",
     "IpoSettings",
     "PcpoSettings",
     "PdCvarSettings",
     "PdSdpoSettings",
     "PdVarSettings",
+    "PpoLagrangianSettings",
     "PpoSettings",
     "Problem",
     "SdpoSettings",

@@ -23,6 +23,7 @@ from torch import nn
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
+from portfolio_sdpo.rl.algorithms.backup import Backup, BackupSettings, ExtrapolatedPricing, LatePolicy
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy, refuse_mean_critics
 from portfolio_sdpo.rl.algorithms.ppo import PpoSettings
 from portfolio_sdpo.rl.algorithms.pricing import BarrierPricing, ConstraintMonitor
@@ -49,6 +50,10 @@ class BarrierSettings(PpoSettings):
     """Weight of the newest estimate in the running estimate of each risk that feeds the barrier."""
     phase_one: int = Field(default=0, ge=0)
     """Iterations allowed to drive the worst slack above zero before the objective counts; 0: the start is feasible."""
+    backup: BackupSettings | None = None
+    """How episodes begin at rest while the policy is not safe enough for all of them; None: it always acts."""
+
+    added_later: ClassVar[frozenset[str]] = PpoSettings.added_later | {"backup"}
 
 
 class SdpoSettings(BarrierSettings):
@@ -118,15 +123,23 @@ class Sdpo(Algorithm):
     estimator: AnyEstimator
     pricing: Pricing
     ascent: Ascent
+    backup: Backup | None = None
 
     def __init__(
         self, settings: BarrierSettings, problem: Problem, codec: ObservationCodec, action_space: spaces.Space[Any]
     ) -> None:
-        super().__init__(settings, problem, build_policy(settings.actor, codec, action_space))
+        if settings.backup is None:
+            policy = build_policy(settings.actor, codec, action_space)
+        else:
+            policy = LatePolicy(codec, action_space, settings.actor, settings.backup.share)
+        super().__init__(settings, problem, policy)
         self.estimator = self.make_estimator(codec)
         self.register_critics(self.estimator)
         monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one)
         self.pricing = self.make_pricing(monitor)
+        if settings.backup is not None:
+            self.backup = Backup(settings.backup, self.policy, problem)
+            self.pricing = ExtrapolatedPricing(self.pricing, self.backup)
         self.ascent = settings.make_ascent(self.policy)
 
     @classmethod
@@ -147,6 +160,8 @@ class Sdpo(Algorithm):
 
     def update(self, batch: Any, iteration: int, generator: torch.Generator) -> LogRow:
         """One pass of Algorithm 1's loop over a batch that the policy collected."""
+        if self.backup is not None:
+            batch = self.backup.cut_rest(batch)
         # Lines 3–9: quantile regression of the critics; an estimator without critics has nothing to fit.
         valuations, critic_log = self.estimator.fit_critics(batch, generator)
         # Section 5: ρ_i(Y_i), and what its gradient is computed from.
@@ -156,7 +171,8 @@ class Sdpo(Algorithm):
         # Line 10: θ climbs along ∇J_PPO − Σ_i price_i ∇ρ_i.
         direction = self.estimator.combine(batch, assessment, prices, generator)
         ascent_log = self.ascent.ascend(batch, direction, iteration, generator)
-        return critic_log | assessment.log | prices.log | ascent_log
+        log = critic_log | assessment.log | prices.log | ascent_log
+        return log if self.backup is None else log | self.backup.set_share()
 
     def make_estimator(self, codec: ObservationCodec) -> AnyEstimator:
         """The estimator that the settings name."""

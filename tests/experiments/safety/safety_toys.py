@@ -1,8 +1,10 @@
 """A Safety Gym grid small enough for a test: worlds of twenty steps, two robots, tiny networks."""
 
+from pathlib import Path
 from typing import Any
 
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
+from portfolio_sdpo.experiments.safety.runs import safety_runs
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import (
     ActorSettings,
@@ -14,6 +16,7 @@ from portfolio_sdpo.rl.algorithms import (
     SdpoSettings,
 )
 from portfolio_sdpo.rl.critics import CriticSettings
+from portfolio_sdpo.rl.metrics import write_config, write_rows
 
 
 def toy(task: str = "PointGoal1", **changes: Any) -> SafetyExperiment:
@@ -54,3 +57,24 @@ TWO = Problem(
     )
 )
 """The two constraints of question (C)."""
+
+
+def write_log(returns: list[float], *risks: list[float], signals: tuple[str, ...] = ("cost",)) -> list[dict]:
+    """Iterations of 40 steps and two episodes."""
+    rows = []
+    for iteration, (episode_return, *found) in enumerate(zip(returns, *risks, strict=True)):
+        row = {"iteration": float(iteration), "episode_return": episode_return, "total_steps": 40.0 * (iteration + 1)}
+        for index, (risk, signal) in enumerate(zip(found, signals, strict=True)):
+            row |= {f"risk_empirical_{index}": risk, f"batch_{signal}": 2 * risk}
+        rows.append(row)
+    return rows
+
+
+def make_up(experiment: SafetyExperiment, root: Path, logs: dict[str, list[dict]], rate: float = 100.0) -> None:
+    for run in safety_runs(experiment, root):
+        if run.name in logs:
+            settings = run.settings()
+            run.folder.mkdir(parents=True)
+            write_config(run.folder / "config.json", settings, settings.fingerprint(""), "", "")
+            write_rows(run.folder / "metrics.parquet", logs[run.name])
+            run.mark_done(iterations=len(logs[run.name]), workers=0, steps_per_second=rate)

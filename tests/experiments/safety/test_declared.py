@@ -1,26 +1,27 @@
 """The declared Safety Gym grids: the paper's tables, changes from the command line, and what a label is given."""
 
+from pathlib import Path
+
 import pytest
 
+import portfolio_sdpo
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.experiments.safety.declared import (
-    SAFETY_EXPERIMENTS,
-    TASKS,
-    BarrierSettings,
-    SafetyExperiment,
-    WorldSettings,
-    find_safety_experiment,
-)
+from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS, TASKS, find_safety_experiment
+from portfolio_sdpo.experiments.safety.experiment import BarrierSettings, SafetyExperiment, WorldSettings
+from portfolio_sdpo.experiments.safety.runs import SafetyRun
 from portfolio_sdpo.risk import BadStateProbability, Expectation
 
 BARRIER = BarrierSettings(eta=1, margin=1)
 PAPER = [f"safety-b-{task.lower()}" for task in TASKS] + ["safety-c"]
+SHORT = [f"safety-b-{task.lower()}-short" for task in TASKS]
+SUITE = [f"safety-b-{task}-suite" for task in ("pointgoal1", "pointgoal2", "cargoal1", "pointbutton1")]
+SIX = ["ppo", "ipo", "sdpo", "cpo", "pcpo", "ppo-lagrangian"]
 
 
 def test_there_are_all_tasks_and_both_questions():
     suite = pytest.importorskip("portfolio_sdpo.envs.safety.env")
     assert suite.TASKS == TASKS and len(TASKS) == 18
-    assert list(SAFETY_EXPERIMENTS) == [*PAPER, "safety-b-pointgoal1-short", "safety-c-short"]
+    assert list(SAFETY_EXPERIMENTS) == [*PAPER, *SHORT, *SUITE, "safety-c-short"]
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -81,13 +82,55 @@ def test_presets_survive_a_file(preset: SafetyExperiment):
     assert SafetyExperiment.model_validate_json(preset.model_dump_json()) == preset
 
 
-def test_short_ones_are_short():
-    for name in ("safety-b-pointgoal1-short", "safety-c-short"):
-        preset = find_safety_experiment(name)
-        steps = {label: preset.iterations_of(label) * preset.batch for label in preset.algorithms}
-        longer = {"sdpo": 2_000_000} if name == "safety-b-pointgoal1-short" else {}
-        assert steps == dict.fromkeys(preset.algorithms, 500_000) | longer
-        assert len(preset.seeds) >= 3
+@pytest.mark.parametrize("name", [*SHORT, *SUITE, "safety-c-short"])
+def test_short_ones_are_short(name: str):
+    """A million steps for goals, half of that for the rest; the first two keep what was declared when they were run."""
+    preset = find_safety_experiment(name)
+    steps = {label: preset.iterations_of(label) * preset.batch for label in preset.algorithms}
+    first = name in ("safety-b-pointgoal1-short", "safety-c-short")
+    usual = 1_000_000 if "goal" in name and not first else 500_000
+    longer = dict.fromkeys(("sdpo", "sdpo-backup"), 2_000_000) if name == "safety-b-pointgoal1-short" else {}
+    assert steps == dict.fromkeys(preset.algorithms, usual) | longer
+    assert len(preset.seeds) >= 3
+
+
+@pytest.mark.parametrize("name", [*SHORT, *SUITE])
+def test_short_ones_are_one_family(name: str):
+    """The same algorithms with the same settings on every task; on the first one SDPO has two names."""
+    preset, family = find_safety_experiment(name), find_safety_experiment("safety-b-doggopush2-short")
+    first = name == "safety-b-pointgoal1-short"
+    assert list(preset.algorithms) == SIX + ["sdpo-backup"] * first
+    for label, algorithm in family.algorithms.items():
+        here = "sdpo-backup" if label == "sdpo" and first else label
+        assert preset.algorithms[here] == algorithm
+        assert preset.problem_of(here) == family.problem_of(label)
+    assert preset.algorithms["sdpo-backup" if first else "sdpo"].backup is not None
+    assert preset.algorithms["ipo"].backup is None
+
+
+def test_suites_own_worlds_have_no_options():
+    for name in SUITE:
+        world = find_safety_experiment(name).world
+        assert world == WorldSettings(task=world.task)
+    assert find_safety_experiment("safety-b-cargoal1-short").world.folded is False
+    assert find_safety_experiment("safety-b-pointgoal2-short").world.folded is True
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ("ppo", "b5e8ab5a2e1013ca"),
+        ("ipo", "12a4e5e53b0be0ad"),
+        ("sdpo", "c21bcc1f8c358951"),
+        ("cpo", "a1a4e4fe5c3baf72"),
+        ("pcpo", "cf238eeb4ee2d528"),
+    ],
+)
+def test_folders_of_the_first_runs_still_open(label: str, expected: str, monkeypatch):
+    """Fingerprints as they were when there was no other short experiment."""
+    monkeypatch.setattr(portfolio_sdpo, "__version__", "0.1.0")
+    preset = find_safety_experiment("safety-b-pointgoal1-short")
+    assert SafetyRun(preset, label, 0, Path()).settings().fingerprint("") == expected
 
 
 def test_changes_leave_the_rest_as_it_was():

@@ -19,32 +19,11 @@ from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, World
 from portfolio_sdpo.experiments.safety.figures import Curve, draw_safety, make_safety_figures
 from portfolio_sdpo.experiments.safety.report import render_safety
 from portfolio_sdpo.experiments.safety.runs import safety_runs
+from portfolio_sdpo.experiments.safety.standings import StandingRisk, find_standing
 from portfolio_sdpo.experiments.safety.study import SafetyStudy
-from portfolio_sdpo.experiments.safety.summary import StandingRisk, find_standing, summarise_safety
-from portfolio_sdpo.rl.metrics import write_config, write_rows
+from portfolio_sdpo.experiments.safety.summary import summarise_safety
 
-from .safety_toys import TWO, toy
-
-
-def log(returns: list[float], *risks: list[float], signals: tuple[str, ...] = ("cost",)) -> list[dict]:
-    """Iterations of 40 steps and two episodes."""
-    rows = []
-    for iteration, (episode_return, *found) in enumerate(zip(returns, *risks, strict=True)):
-        row = {"iteration": float(iteration), "episode_return": episode_return, "total_steps": 40.0 * (iteration + 1)}
-        for index, (risk, signal) in enumerate(zip(found, signals, strict=True)):
-            row |= {f"risk_empirical_{index}": risk, f"batch_{signal}": 2 * risk}
-        rows.append(row)
-    return rows
-
-
-def make_up(experiment: SafetyExperiment, root: Path, logs: dict[str, list[dict]], rate: float = 100.0) -> None:
-    for run in safety_runs(experiment, root):
-        if run.name in logs:
-            settings = run.settings()
-            run.folder.mkdir(parents=True)
-            write_config(run.folder / "config.json", settings, settings.fingerprint(""), "", "")
-            write_rows(run.folder / "metrics.parquet", logs[run.name])
-            run.mark_done(iterations=len(logs[run.name]), workers=0, steps_per_second=rate)
+from .safety_toys import TWO, make_up, toy, write_log
 
 
 @pytest.fixture
@@ -56,10 +35,10 @@ def experiment() -> SafetyExperiment:
 @pytest.fixture
 def made_up(experiment: SafetyExperiment, tmp_path: Path) -> Path:
     logs = {
-        "ppo-0": log([0, 1, 2, 3, 4, 5], [0, 8, 8, 8, 8, 8]),
-        "ppo-1": log([0, 3, 4, 5, 6, 7], [0, 2, 2, 3, 4, 4]),
-        "sdpo-0": log([0, 2, 2, 2, 2, 2, 2, 9, 9, 9, 9, 9], [1, 1, 1, 1, 1, 1, 1, 1.5, 1.5, 1.5, 1.5, 4]),
-        "sdpo-1": log([0, 4, 4, 4, 4, 4, 4, 9, 9, 9, 9, 9], [0, 0, 0, 0, 0, 2.5, 0, 0, 0, 0, 0, 0]),
+        "ppo-0": write_log([0, 1, 2, 3, 4, 5], [0, 8, 8, 8, 8, 8]),
+        "ppo-1": write_log([0, 3, 4, 5, 6, 7], [0, 2, 2, 3, 4, 4]),
+        "sdpo-0": write_log([0, 2, 2, 2, 2, 2, 2, 9, 9, 9, 9, 9], [1, 1, 1, 1, 1, 1, 1, 1.5, 1.5, 1.5, 1.5, 4]),
+        "sdpo-1": write_log([0, 4, 4, 4, 4, 4, 4, 9, 9, 9, 9, 9], [0, 0, 0, 0, 0, 2.5, 0, 0, 0, 0, 0, 0]),
     }
     make_up(experiment, tmp_path, logs)
     return tmp_path
@@ -67,7 +46,7 @@ def made_up(experiment: SafetyExperiment, tmp_path: Path) -> Path:
 
 def test_standing_is_a_known_answer():
     """Return and risk of the last five iterations; breaks, excess and sum of all; a risk at the bound is inside."""
-    rows = log([9, 1, 2, 3, 4, 5, 6], [9, 2, 3, 1, 1, 1, 0])
+    rows = write_log([9, 1, 2, 3, 4, 5, 6], [9, 2, 3, 1, 1, 1, 0])
     constraints = toy().problem.constraints
     whole = find_standing(constraints, rows)
     assert (whole.steps, whole.episode_return) == (280, pytest.approx(4.0))
@@ -81,7 +60,7 @@ def test_standing_is_a_known_answer():
 
 
 def test_a_log_inside_the_bound_has_no_excess():
-    (risk,) = find_standing(toy().problem.constraints, log([1.0], [1.5])).risks
+    (risk,) = find_standing(toy().problem.constraints, write_log([1.0], [1.5])).risks
     assert risk == StandingRisk(risk=1.5, breaks=0.0, worst_excess=0.0, cumulated=3.0)
 
 
@@ -90,7 +69,7 @@ def test_a_share_of_episodes_at_the_bound_is_inside(hit: int, episodes: int, ove
     """In single precision, in which it is computed, 1 of 10 is a little more than 0.1."""
     constraint = TWO.constraints[1]
     sampled = constraint.measure(torch.tensor([1.0] * hit + [0.0] * (episodes - hit))).item()
-    (risk,) = find_standing([constraint], log([1.0], [sampled], signals=("hazards",))).risks
+    (risk,) = find_standing([constraint], write_log([1.0], [sampled], signals=("hazards",))).risks
     assert risk.breaks == over and (risk.worst_excess > 0) == over
 
 
@@ -152,7 +131,7 @@ def test_unfinished_failed_and_outdated_runs_are_named(experiment: SafetyExperim
 def test_what_makes_a_run_outdated(changes: dict, outdated: tuple[str, ...], tmp_path: Path):
     """Anything that was declared, except for its length, which is told anyway."""
     experiment = toy().with_changes(algorithms=("ppo",))
-    make_up(experiment, tmp_path, {"ppo-0": log([1.0], [1.0])})
+    make_up(experiment, tmp_path, {"ppo-0": write_log([1.0], [1.0])})
     assert summarise_safety(experiment.with_changes(**changes), tmp_path).outdated == outdated
 
 
@@ -203,12 +182,13 @@ def test_the_list_names_eighteen_tasks_in_one_entry():
     studies = [SafetyStudy(each) for each in (SAFETY_EXPERIMENTS | {longer.name: longer}).values()]
     groups = {study.group: [each for each in studies if each.group == study.group] for study in studies}
     page = "\n".join(rendered(members[0].describe(members), width=200) for members in groups.values())
-    assert page.count("safety-b-") == 2 and "18 tasks, expected cost at most 25" in page
+    assert page.count("safety-b-") == 3 and page.count("18 tasks, expected cost at most 25") == 2
+    assert "25 to 50 iterations of 20,000 steps" in page
     assert "doggopush2" in page and "(SDPO: 200)" in page
 
 
 def test_curves_are_means_of_the_last_iterations_cut_to_the_shortest_run():
-    curve = Curve("ppo", [log([0, 2, 4, 6, 8, 10, 100], [0] * 7), log([1, 1, 1, 1, 1, 1], [0] * 6)])
+    curve = Curve("ppo", [write_log([0, 2, 4, 6, 8, 10, 100], [0] * 7), write_log([1, 1, 1, 1, 1, 1], [0] * 6)])
     steps, values = curve.column("episode_return")
     assert steps.tolist() == [40, 80, 120, 160, 200, 240]
     assert values.tolist() == [[0, 1, 2, 3, 4, 6], [1] * 6]
@@ -233,7 +213,7 @@ def test_the_legend_fits(tmp_path: Path):
     three = toy(seeds=(0, 1), problem=TWO).with_changes(algorithms=("ppo", "ipo", "sdpo"))
     for experiment in (five, three):
         signals = tuple(constraint.signal for constraint in experiment.problem.constraints)
-        rows = log([1, 2], *([0, 1] for _ in signals), signals=signals)
+        rows = write_log([1, 2], *([0, 1] for _ in signals), signals=signals)
         with rc_context(STYLE):
             figure = draw_safety(experiment, [Curve(label, [rows, rows[:1]]) for label in experiment.algorithms])
             figure.canvas.draw()
@@ -243,7 +223,7 @@ def test_the_legend_fits(tmp_path: Path):
 
 def test_two_constraints_have_two_panels(tmp_path: Path):
     experiment = toy(problem=TWO).with_changes(algorithms=("ppo",))
-    rows = log([1, 2], [0.5, 3], [0, 1], signals=("vases", "hazards"))
+    rows = write_log([1, 2], [0.5, 3], [0, 1], signals=("vases", "hazards"))
     make_up(experiment, tmp_path, {"ppo-0": rows})
     _, svg = make_safety_figures(experiment, tmp_path)
     words = "".join(ElementTree.parse(svg).getroot().itertext())

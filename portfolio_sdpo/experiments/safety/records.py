@@ -1,0 +1,205 @@
+"""What there is of every run: its log, from its folder or from a record of it.
+
+A record is a finished run in a few kilobytes, `<label>-<seed>.json` in the place of the folder of that name. It has the
+columns of the log from which every table and figure is made, rounded to five digits, with the version, the settings'
+digest and the command, so that results can be kept where run folders cannot:
+
+    portfolio-sdpo experiment summarise safety-b-pointgoal1-short --out docs/evidence
+    portfolio-sdpo experiment show safety-b-pointgoal1-short --from docs/evidence
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from portfolio_sdpo.errors import RunError
+from portfolio_sdpo.experiments.engine.folders import find_run_folders, missing_runs, read_json, write_content
+from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
+from portfolio_sdpo.experiments.safety.runs import SafetyRun
+from portfolio_sdpo.experiments.safety.standings import find_standing
+from portfolio_sdpo.rl import TrainSettings
+from portfolio_sdpo.rl.checkpoint import fingerprint
+from portfolio_sdpo.rl.metrics import LogRow, read_config, read_rows
+
+DIGITS = 5
+_COUNTED = ("problem", "algorithm", "steps", "count", "lane", "overlap", "environment")
+"""Settings by which a run is one that the experiment declares: all but its length and its seed."""
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """One run, as far as it is there."""
+
+    name: str
+    label: str
+    seed: int
+    rows: list[LogRow]
+    """the columns of `RunRecord.columns` at least; empty before the first checkpoint"""
+    finished: bool = False
+    steps_per_second: float | None = None
+    failure: str | None = None
+    digest: str | None = None
+    """of its settings, see `settings_digest`; None where it has none yet"""
+    version: str = ""
+
+
+def settings_digest(settings: TrainSettings) -> str:
+    """A name for everything about a run but its length, its seed and the version it was made with."""
+    unused = settings.find_unused_additions()
+    parts = settings.model_dump(mode="json", include=set(_COUNTED), exclude=unused)
+    return fingerprint([json.dumps(parts, sort_keys=True)])
+
+
+def declared_digest(experiment: SafetyExperiment, label: str) -> str:
+    """That of the runs that the experiment declares for this label."""
+    return settings_digest(SafetyRun(experiment, label, 0, Path()).settings())
+
+
+def find_runs(experiment: SafetyExperiment, root: Path, only: Collection[str] | None = None) -> list[RunLog]:
+    """Every run in the experiment's folder, or `only` those of these names; a `RunError` if there are none.
+
+    A run that has a folder is read from there, whatever record there is of it.
+    """
+    records = {path.stem: path for path in sorted(root.glob("*-*.json"))}
+    if only is not None:
+        records = {name: path for name, path in records.items() if name in only}
+    try:
+        folders = find_run_folders(root, "*-*", experiment.name, only)
+    except RunError:
+        if not records:
+            raise missing_runs(root, experiment.name) from None
+        folders = []
+    found = {path.name: _read_folder(path) for path in folders}
+    found |= {name: _read_record(experiment, path) for name, path in records.items() if name not in found}
+    return [found[name] for name in sorted(found)]
+
+
+def write_records(experiment: SafetyExperiment, root: Path, only: Collection[str] | None, out: Path) -> list[Path]:
+    """Records of the finished runs with the declared settings, of any length, into the experiment's folder in `out`."""
+    found = [run for run in find_runs(experiment, root, only) if run.finished and run.label in experiment.algorithms]
+    chosen = [run for run in found if run.digest == declared_digest(experiment, run.label)]
+    if not chosen:
+        raise RunError(
+            f"no run in {root} is finished with the declared settings: see `portfolio-sdpo experiment show "
+            f"{experiment.name}`."
+        )
+    paths = [out / experiment.name / f"{run.name}.json" for run in chosen]
+    for run, path in zip(chosen, paths, strict=True):
+        write_content(path, _format(make_record(experiment, run)).encode())
+    return paths
+
+
+def make_record(experiment: SafetyExperiment, run: RunLog) -> dict[str, Any]:
+    """A finished run as it is written down."""
+    constraints = experiment.problem.constraints
+    names = ["episode_return"]
+    for index, constraint in enumerate(constraints):
+        names += [f"risk_empirical_{index}", f"batch_{constraint.signal}"]
+    end = find_standing(constraints, run.rows)
+    return {
+        "experiment": experiment.name,
+        "task": experiment.world.task,
+        "label": run.label,
+        "seed": run.seed,
+        "command": (
+            f"portfolio-sdpo experiment run {experiment.name} --algorithms {run.label} --seeds {run.seed} "
+            f"--iterations {len(run.rows)}"
+        ),
+        "version": run.version,
+        "settings": run.digest,
+        "steps": end.steps,
+        "batch": end.steps // len(run.rows),
+        "steps_per_second": _round(run.steps_per_second),
+        "end": {
+            "return": _round(end.episode_return),
+            "constraints": {
+                constraint.name: {
+                    "risk": _round(risk.risk),
+                    "share_over": _round(risk.breaks),
+                    "worst_excess": _round(risk.worst_excess),
+                    "cumulated": _round(risk.cumulated),
+                }
+                for constraint, risk in zip(constraints, end.risks, strict=True)
+            },
+        },
+        "columns": {name: [_round(float(row[name])) for row in run.rows] for name in dict.fromkeys(names)},
+    }
+
+
+def _read_folder(folder: Path) -> RunLog:
+    """What a run's folder holds, finished or not."""
+    label, _, seed = folder.name.rpartition("-")
+    log, config = folder / "metrics.parquet", folder / "config.json"
+    version, digest = "", None
+    if config.exists():
+        record = read_config(config)
+        version, digest = str(record.get("version", "")), _digest_of(record["settings"])
+    known: dict[str, Any] = {"name": folder.name, "label": label, "seed": int(seed), "version": version}
+    known |= {"digest": digest, "rows": read_rows(log) if log.exists() else []}
+    if (folder / "failure.json").exists():
+        return RunLog(**known, failure=str(read_json(folder / "failure.json")["message"]))
+    if (folder / "final.json").exists():
+        return RunLog(**known, finished=True, steps_per_second=read_json(folder / "final.json")["steps_per_second"])
+    return RunLog(**known)
+
+
+def _digest_of(settings: dict[str, Any]) -> str:
+    """That of settings as a run wrote them down; they may be of a version that had others."""
+    try:
+        return settings_digest(TrainSettings.model_validate(settings))
+    except ValueError:
+        return "unknown"
+
+
+def _read_record(experiment: SafetyExperiment, path: Path) -> RunLog:
+    record = read_json(path)
+    try:
+        columns, batch = record["columns"], float(record["batch"])
+        count = len(columns["episode_return"])
+        rows: list[LogRow] = [
+            {"total_steps": batch * (place + 1), **{name: values[place] for name, values in columns.items()}}
+            for place in range(count)
+        ]
+        if not rows or record["experiment"] != experiment.name:
+            raise ValueError(f"it is of {record['experiment']}")
+        return RunLog(
+            name=f"{record['label']}-{record['seed']}",
+            label=str(record["label"]),
+            seed=int(record["seed"]),
+            rows=rows,
+            finished=True,
+            steps_per_second=record["steps_per_second"],
+            digest=record["settings"],
+            version=str(record["version"]),
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise RunError(
+            f"{path} is not a record of a run of {experiment.name} ({error!r}): write it again with "
+            f"`portfolio-sdpo experiment summarise {experiment.name} --out ...`."
+        ) from None
+
+
+def _round(value: float | None) -> float | None:
+    """
+    >>> _round(123456.7), _round(0.1000000015)
+    (123460.0, 0.1)
+    """
+    return None if value is None else float(f"{value:.{DIGITS}g}")
+
+
+def _format(record: dict[str, Any]) -> str:
+    """Indented, but each column on one line."""
+    columns = record["columns"]
+    text = json.dumps({**record, "columns": {name: f"@{name}@" for name in columns}}, indent=2)
+    for name, values in columns.items():
+        text = text.replace(f'"@{name}@"', json.dumps(_plain(values)))
+    return text + "\n"
+
+
+def _plain(values: Sequence[float]) -> list[float]:
+    """Whole numbers without their point."""
+    return [int(value) if value == int(value) else value for value in values]
