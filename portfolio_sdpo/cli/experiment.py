@@ -137,7 +137,7 @@ def run(
     epilog=examples(
         "experiment show stocks",
         "experiment show cmdp-cvar --seeds 0 --json",
-        "experiment show safety-b-pointgoal1-short --from docs/evidence",
+        "experiment show safety-b-pointgoal1-short --from evidence",
     ),
 )
 def show(
@@ -180,7 +180,7 @@ def figures(
         typer.echo(path)
 
 
-@app.command("summarise", epilog=examples("experiment summarise safety-b-pointgoal1-short --out docs/evidence"))
+@app.command("summarise", epilog=examples("experiment summarise safety-b-pointgoal1-short --out evidence"))
 def summarise(
     name: Name,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of all records.")],
@@ -223,7 +223,7 @@ def _select(
 
 @app.command(
     "overview",
-    epilog=examples("experiment overview --from docs/evidence", "experiment overview --suite --out safety.html"),
+    epilog=examples("experiment overview --from evidence", "experiment overview --suite --out safety.html"),
 )
 def overview(
     source: From = None,
