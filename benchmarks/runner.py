@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, train_cmdp
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun, cmdp_runs, train_cmdp
 from portfolio_sdpo.experiments.engine.grid import Stage, run_grid
 from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
 from portfolio_sdpo.registry import Registry

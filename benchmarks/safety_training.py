@@ -24,7 +24,7 @@ import torch
 
 from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
 from portfolio_sdpo.experiments.safety.experiment import WorldSettings
-from portfolio_sdpo.experiments.safety.runs import SafetyRun, worlds_factory
+from portfolio_sdpo.experiments.safety.study import SafetyRun, worlds_factory
 from portfolio_sdpo.rl import Trainer
 from portfolio_sdpo.rl.trainer import worker_collector
 

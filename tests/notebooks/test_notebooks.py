@@ -10,7 +10,7 @@ import pytest
 from nbclient import NotebookClient
 
 from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
-from portfolio_sdpo.experiments.safety.runs import safety_runs
+from portfolio_sdpo.experiments.safety.study import safety_runs
 from portfolio_sdpo.rl.metrics import write_config, write_rows
 
 FOLDER = Path(__file__).parents[2] / "notebooks"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs, run_cmdp
+from portfolio_sdpo.experiments.cmdp.study import cmdp_runs, run_cmdp
 from portfolio_sdpo.experiments.engine.folders import read_json
 from portfolio_sdpo.experiments.engine.grid import Run, Stage, run_grid
 from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
@@ -117,7 +117,7 @@ def test_results_are_there_as_soon_as_they_are_known(registry, tmp_path):
 COMMAND = """
 import sys
 from pathlib import Path
-from portfolio_sdpo.experiments.cmdp.runs import run_cmdp
+from portfolio_sdpo.experiments.cmdp.study import run_cmdp
 from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.experiment_runs import RunRecorder

@@ -17,7 +17,7 @@ import numpy as np
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.probe import sharp_kind, sharp_objective
 from portfolio_sdpo.experiments.cmdp.references import References, read_references
-from portfolio_sdpo.experiments.cmdp.runs import START
+from portfolio_sdpo.experiments.cmdp.study import START
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, find_run_folders, read_json, write_json
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.tables import Spread

@@ -19,8 +19,8 @@ from typing import Any
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.folders import find_run_folders, missing_runs, read_json, write_content
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
-from portfolio_sdpo.experiments.safety.runs import SafetyRun
 from portfolio_sdpo.experiments.safety.standings import find_standing
+from portfolio_sdpo.experiments.safety.study import SafetyRun
 from portfolio_sdpo.rl import TrainSettings
 from portfolio_sdpo.rl.checkpoint import fingerprint
 from portfolio_sdpo.rl.metrics import LogRow, read_config, read_rows

@@ -18,7 +18,7 @@ from portfolio_sdpo.experiments.cmdp.experiment import TUNING_CMDP_SEED, CmdpExp
 from portfolio_sdpo.experiments.cmdp.figures import make_cmdp_figures
 from portfolio_sdpo.experiments.cmdp.references import compute_references
 from portfolio_sdpo.experiments.cmdp.report import render_cmdp
-from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs, run_cmdp
+from portfolio_sdpo.experiments.cmdp.study import cmdp_runs, run_cmdp
 from portfolio_sdpo.experiments.cmdp.summary import cmdp_evidence, summarise_cmdp
 from portfolio_sdpo.experiments.style import algorithm_colour
 from portfolio_sdpo.experiments.tables import NAMES, display_name

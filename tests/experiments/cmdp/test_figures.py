@@ -14,7 +14,7 @@ from portfolio_sdpo.experiments.cmdp.declared import CMDP_EXPERIMENTS
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.figures import Curves, draw_boxes, make_cmdp_figures
 from portfolio_sdpo.experiments.cmdp.report import describe_cmdp, render_cmdp
-from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs
+from portfolio_sdpo.experiments.cmdp.study import cmdp_runs
 from portfolio_sdpo.experiments.cmdp.summary import summarise_cmdp
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import Problem

@@ -10,7 +10,7 @@ from portfolio_sdpo.envs import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.envs.exact import evaluate, uniform_policy
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.probe import Probe, exact_figures, sample_figures, sharp_kind
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import Problem, Trainer

@@ -10,7 +10,7 @@ from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, SafeStart
 from portfolio_sdpo.experiments.cmdp.references import Reference, References, compute_references
 from portfolio_sdpo.experiments.cmdp.report import render_cmdp
-from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs
+from portfolio_sdpo.experiments.cmdp.study import cmdp_runs
 from portfolio_sdpo.experiments.cmdp.summary import RunRisk, Spread, summarise_cmdp, summarise_risk
 from portfolio_sdpo.experiments.engine.folders import write_json
 from portfolio_sdpo.risk import Constraint

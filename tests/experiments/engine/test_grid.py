@@ -10,7 +10,7 @@ import pytest
 
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, run_cmdp, train_cmdp
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun, cmdp_runs, run_cmdp, train_cmdp
 from portfolio_sdpo.experiments.engine.folders import read_json
 from portfolio_sdpo.experiments.engine.grid import Observer, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.engine.parallel import UNDER_WAY

@@ -19,7 +19,7 @@ from portfolio_sdpo.common import plugins
 from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.errors import MissingExtraError, RunError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, run_cmdp, train_cmdp
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun, cmdp_runs, run_cmdp, train_cmdp
 from portfolio_sdpo.experiments.cmdp.summary import summarise_cmdp
 from portfolio_sdpo.experiments.engine import ray_cluster
 from portfolio_sdpo.experiments.engine.grid import Stage, run_grid

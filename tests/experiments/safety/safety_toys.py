@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
-from portfolio_sdpo.experiments.safety.runs import safety_runs
+from portfolio_sdpo.experiments.safety.study import safety_runs
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import (
     ActorSettings,

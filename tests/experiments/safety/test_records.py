@@ -9,8 +9,7 @@ from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.figures import make_safety_figures
 from portfolio_sdpo.experiments.safety.records import declared_digest, find_runs, settings_digest, write_records
-from portfolio_sdpo.experiments.safety.runs import SafetyRun
-from portfolio_sdpo.experiments.safety.study import SafetyStudy
+from portfolio_sdpo.experiments.safety.study import SafetyRun, SafetyStudy
 from portfolio_sdpo.experiments.safety.summary import summarise_safety
 from portfolio_sdpo.rl import TrainSettings
 

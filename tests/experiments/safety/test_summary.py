@@ -18,9 +18,8 @@ from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
 from portfolio_sdpo.experiments.safety.figures import Curve, draw_safety, make_safety_figures
 from portfolio_sdpo.experiments.safety.report import render_safety
-from portfolio_sdpo.experiments.safety.runs import safety_runs
 from portfolio_sdpo.experiments.safety.standings import StandingRisk, find_standing
-from portfolio_sdpo.experiments.safety.study import SafetyStudy
+from portfolio_sdpo.experiments.safety.study import SafetyStudy, safety_runs
 from portfolio_sdpo.experiments.safety.summary import summarise_safety
 
 from .safety_toys import TWO, make_up, toy, write_log

@@ -10,9 +10,9 @@ import pytest
 
 from portfolio_sdpo.envs import random_cmdp
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp import runs as runner
+from portfolio_sdpo.experiments.cmdp import study as runner
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, SafeStart
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, digest, run_cmdp
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun, cmdp_runs, digest, run_cmdp
 from portfolio_sdpo.experiments.cmdp.summary import summarise_cmdp
 from portfolio_sdpo.experiments.engine.folders import read_json
 from portfolio_sdpo.experiments.engine.grid import Outcome

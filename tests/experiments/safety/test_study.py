@@ -9,9 +9,9 @@ import torch
 
 from portfolio_sdpo.errors import EnvironmentFault, MissingExtraError
 from portfolio_sdpo.experiments.engine.folders import read_json
-from portfolio_sdpo.experiments.safety import runs as module
+from portfolio_sdpo.experiments.safety import study as module
 from portfolio_sdpo.experiments.safety.experiment import TASKS, BarrierSettings, SafetyExperiment, WorldSettings
-from portfolio_sdpo.experiments.safety.runs import SafetyRun, gauge, run_safety, safety_runs, train_safety
+from portfolio_sdpo.experiments.safety.study import SafetyRun, gauge, run_safety, safety_runs, train_safety
 from portfolio_sdpo.rl import Rollout
 from portfolio_sdpo.rl.metrics import read_config, read_rows
 
