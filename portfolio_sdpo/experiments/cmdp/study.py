@@ -158,7 +158,7 @@ def _draw(tables: CmdpSettings, seed: int) -> Cmdp:
     return tables.draw(seed)
 
 
-def cmdp_runs(experiment: CmdpExperiment, root: Path | None = None) -> list[CmdpRun]:
+def list_cmdp_runs(experiment: CmdpExperiment, root: Path | None = None) -> list[CmdpRun]:
     """Every run of the grid, seed by seed, so that an interrupted grid has whole comparisons."""
     folder = root or experiment_folder(experiment.name)
     return [
@@ -181,7 +181,7 @@ def run_cmdp(
     is one of the `GridOptions`: `jobs`, `restart`, ...
     """
     folder = root or experiment_folder(experiment.name)
-    runs = cmdp_runs(experiment, folder)
+    runs = list_cmdp_runs(experiment, folder)
     starts = list({run.start.name: run.start for run in runs if run.start is not None}.values())
     wanted = dict.fromkeys(run.cmdp_seed for run in runs)
     missing = [seed for seed in wanted if not has_references(experiment, seed, folder)]
@@ -250,7 +250,7 @@ class CmdpStudy(Study):
     has_cmdps: ClassVar[bool] = True
 
     def runs(self) -> Sequence[CmdpRun]:
-        return cmdp_runs(self.experiment, self.root)
+        return list_cmdp_runs(self.experiment, self.root)
 
     def run(self, board: Board | None = None, **options: Unpack[GridOptions]) -> list[Outcome]:
         return run_cmdp(self.experiment, root=self.root, board=board, **options)
@@ -271,9 +271,9 @@ class CmdpStudy(Study):
         return describe_cmdp(self.experiment)
 
     def evidence(self, runs: FinishedRuns) -> Evidence:
-        from portfolio_sdpo.experiments.cmdp.summary import cmdp_evidence
+        from portfolio_sdpo.experiments.cmdp.summary import collect_cmdp_evidence
 
-        return cmdp_evidence(self.experiment, self.root, runs.names)
+        return collect_cmdp_evidence(self.experiment, self.root, runs.names)
 
     def draw(self, runs: FinishedRuns | None = None) -> list[Path]:
         from portfolio_sdpo.experiments.cmdp.figures import make_cmdp_figures

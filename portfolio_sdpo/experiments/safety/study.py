@@ -92,7 +92,7 @@ class SafetyRun(Run):
         return self.has_started(self.settings()) and (self.folder / "final.json").exists()
 
 
-def safety_runs(experiment: SafetyExperiment, root: Path | None = None) -> list[SafetyRun]:
+def list_safety_runs(experiment: SafetyExperiment, root: Path | None = None) -> list[SafetyRun]:
     """Every run of the grid, seed by seed, so that an interrupted grid has whole comparisons."""
     folder = root or experiment_folder(experiment.name)
     return [SafetyRun(experiment, label, seed, folder) for seed in experiment.seeds for label in experiment.algorithms]
@@ -115,7 +115,7 @@ def run_safety(
     board = board or Board(experiment.problem.constraints)
     make = partial(train_safety, workers=workers)
     # While its workers collect, the run itself waits.
-    return run_grid([Stage(safety_runs(experiment, root))], make, board, root, max(1, workers), **options)
+    return run_grid([Stage(list_safety_runs(experiment, root))], make, board, root, max(1, workers), **options)
 
 
 def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0)
         if watch:
             watch(row)
 
-    with worker_collector(settings, worlds_factory(run.experiment.world), workers) as collector:
+    with worker_collector(settings, make_worlds_factory(run.experiment.world), workers) as collector:
         trainer = Trainer(settings, collector, run.folder, gauge=gauge(run.experiment))
         rate.begin()
         trainer.run(watch_and_count)
@@ -137,7 +137,7 @@ def train_safety(run: SafetyRun, watch: Watcher | None = None, workers: int = 0)
     return {**found, "last": trainer.rows[-1]}
 
 
-def worlds_factory(world: WorldSettings) -> Callable[[int], VectorEnv]:
+def make_worlds_factory(world: WorldSettings) -> Callable[[int], VectorEnv]:
     """Number of robots → that many worlds in lockstep; picklable."""
     return partial(_make_worlds, world=world)
 
@@ -198,7 +198,7 @@ class SafetyStudy(Study):
         return self.name.replace(self.experiment.world.task.lower(), "<task>")
 
     def runs(self) -> Sequence[SafetyRun]:
-        return safety_runs(self.experiment, self.root)
+        return list_safety_runs(self.experiment, self.root)
 
     def run(self, board: Board | None = None, **options: Unpack[GridOptions]) -> list[Outcome]:
         workers = self.choice.workers or 0
@@ -220,9 +220,9 @@ class SafetyStudy(Study):
         return describe_safety([study.experiment for study in members], self.group)
 
     def evidence(self, runs: FinishedRuns) -> Evidence:
-        from portfolio_sdpo.experiments.safety.summary import safety_evidence
+        from portfolio_sdpo.experiments.safety.summary import collect_safety_evidence
 
-        return safety_evidence(self.experiment, self.root, runs.names)
+        return collect_safety_evidence(self.experiment, self.root, runs.names)
 
     def draw(self, runs: FinishedRuns | None = None) -> list[Path]:
         from portfolio_sdpo.experiments.safety.figures import make_safety_figures

@@ -319,9 +319,9 @@ class StocksStudy(Study):
         return describe_stocks(self.experiment)
 
     def evidence(self, runs: FinishedRuns) -> Evidence:
-        from portfolio_sdpo.experiments.stocks.summary import stocks_evidence
+        from portfolio_sdpo.experiments.stocks.summary import collect_stocks_evidence
 
-        return stocks_evidence(self.experiment, self.root, *self._filter(runs))
+        return collect_stocks_evidence(self.experiment, self.root, *self._filter(runs))
 
     def draw(self, runs: FinishedRuns | None = None) -> list[Path]:
         from portfolio_sdpo.experiments.stocks.figures import make_stocks_figures

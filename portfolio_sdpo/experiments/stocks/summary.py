@@ -157,7 +157,7 @@ def summarise_strategies(
     return {name: _summarise_strategy(name, tracks, limits[name], updates.get(name)) for name in names}
 
 
-def stocks_evidence(
+def collect_stocks_evidence(
     experiment: StocksExperiment,
     root: Path | None = None,
     labels: Collection[str] | None = None,
