@@ -238,11 +238,11 @@ def overview(
     """Show all tasks of Safety Gym at once: results beside PPO's and published ones, and which runs are missing."""
     from portfolio_sdpo.experiments.engine.folders import experiments_folder, write_content
     from portfolio_sdpo.experiments.safety.overview import describe_overview, summarise_tasks
-    from portfolio_sdpo.experiments.safety.overview_report import overview_page, render_overview
+    from portfolio_sdpo.experiments.safety.overview_report import render_overview, render_overview_page
 
     found = summarise_tasks("suite" if suite else "short", source or experiments_folder())
     if out is not None:
-        write_content(out, overview_page(found).encode())
+        write_content(out, render_overview_page(found).encode())
     if as_json:
         typer.echo(json.dumps(describe_overview(found), indent=2))
         return

@@ -8,7 +8,7 @@ import portfolio_sdpo
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS, TASKS, find_safety_experiment
 from portfolio_sdpo.experiments.safety.experiment import BarrierSettings, SafetyExperiment, WorldSettings
-from portfolio_sdpo.experiments.safety.runs import SafetyRun
+from portfolio_sdpo.experiments.safety.study import SafetyRun
 from portfolio_sdpo.risk import BadStateProbability, Expectation
 
 BARRIER = BarrierSettings(eta=1, margin=1)
