@@ -71,6 +71,19 @@ class Limits(Settings):
         """Those that do not depend on what is held: without the limit on turnover."""
         return self if self.max_turnover is None else self.model_copy(update={"max_turnover": None})
 
+    def describe(self) -> str:
+        """What they are, in words; empty where there are none.
+
+        >>> tech = GroupLimit(name="tech", tickers=("A", "B"), max_weight=0.4)
+        >>> Limits(max_weight=0.25, max_turnover=0.5, groups=[tech]).describe()
+        'at most 25 % in a stock, at most 40 % in tech, turnover of at most 50 % at a decision'
+        """
+        parts = [] if self.max_weight is None else [f"at most {self.max_weight * 100:g} % in a stock"]
+        parts += [f"at most {group.max_weight * 100:g} % in {group.name}" for group in self.groups]
+        if self.max_turnover is not None:
+            parts.append(f"turnover of at most {self.max_turnover * 100:g} % at a decision")
+        return ", ".join(parts)
+
     def tighten(self, other: Limits) -> Limits:
         """Both at once.
 
