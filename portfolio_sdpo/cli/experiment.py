@@ -43,16 +43,23 @@ Name = Annotated[
 Seeds = Annotated[
     str | None,
     typer.Option(
-        "--seeds", metavar="0,1,...", help="Seeds of the runs. The run with seed k is on the k-th of the CMDP seeds."
+        "--seeds",
+        metavar="0,1,...",
+        help="Seeds of the runs. The run with seed k is on the k-th of the CMDP seeds.",
+        show_default="the experiment's",
     ),
 ]
-CmdpSeeds = Annotated[str | None, typer.Option("--cmdp-seeds", metavar="11,12,...", help="Seeds of the CMDPs.")]
+CmdpSeeds = Annotated[
+    str | None,
+    typer.Option("--cmdp-seeds", metavar="11,12,...", help="Seeds of the CMDPs.", show_default="the experiment's"),
+]
 From = Annotated[
     Path | None,
     typer.Option("--from", metavar="FOLDER", help="Read records that `experiment summarise` wrote there."),
 ]
 Algorithms = Annotated[
-    str | None, typer.Option("--algorithms", metavar="sdpo,ppo,...", help="Only these of the experiment's algorithms.")
+    str | None,
+    typer.Option("--algorithms", metavar="sdpo,ppo,...", help="Only these of the experiment's.", show_default="all"),
 ]
 
 
@@ -92,7 +99,9 @@ def run(
     iterations: Annotated[
         int | None,
         typer.Option(
-            "--iterations", help="Iterations of every run, instead of those declared; for stocks, updates a day."
+            "--iterations",
+            help="Iterations of every run; for stocks, updates a day.",
+            show_default="those declared",
         ),
     ] = None,
     jobs: JobsOption = None,
