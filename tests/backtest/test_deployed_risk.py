@@ -12,7 +12,7 @@ from portfolio_sdpo.backtest.deployed_risk import measure_deployed_risk
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Market
-from portfolio_sdpo.portfolio.path_growth import grow_as_deployed
+from portfolio_sdpo.portfolio.path_policy import grow_as_deployed
 from portfolio_sdpo.portfolio.presets import preset
 from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
 
