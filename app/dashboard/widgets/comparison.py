@@ -43,7 +43,7 @@ def render_results(lines: Sequence[Line], *, cut: bool = False) -> str:
     headings.insert(headings.index("CVaR") + 1, "Kept")
     caption = (
         "CVaR is the mean of the worst fraction α of the returns over the horizon of each backtest. "
-        + ("Of common sessions there are no intervals. " if cut else "Small print: intervals, as in each report. ")
+        + ("There are no intervals for common sessions. " if cut else "Small print: intervals, as in each report. ")
         + "With several seeds, the row shows the middle seed, and “seeds” the range over all of them."
     )
     return table(caption, headings, rows)
