@@ -6,7 +6,9 @@ numbers that jump from one day to the next.
 
 from __future__ import annotations
 
+import itertools
 import warnings
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,10 +16,16 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 """Rows × columns, NaN = no value."""
-Look = Literal["returns in percent", "returns", "gross returns", "volumes", "flags", "rates", "negative numbers"]
+Look = Literal[
+    "returns in percent", "returns", "gross returns", "volumes", "flags", "rates", "negative numbers", "sums of money"
+]
 
 WINDOW = 250
 """Rows that are looked at, from the middle of the table."""
+FEW_ROWS = 4
+"""With fewer values nothing is said at all, and with few only about small numbers of both signs and large volumes."""
+MOST_MONEY = 1e10
+"""No security has such a price in any currency, and many a company such a value."""
 FEWEST_ROWS = 10
 """With fewer values nothing is said about returns and volumes."""
 MANY_ROWS = 20
@@ -59,11 +67,16 @@ def describe_values(values: Values) -> list[Look | None]:
         still = (steps == 0).sum(axis=0) > 0.5 * count
     enough = count >= FEWEST_ROWS
     below = enough & (negative >= 0.5)
-    returns = enough & (negative > 0.2) & (negative < 0.9) & (size < 50)
+    few = (count >= FEW_ROWS) & ~enough
+    returns = (enough & (negative > 0.2) & (negative < 0.9) & (size < 50)) | (few & (negative > 0.2) & (size < 0.5))
     # A stablecoin scatters around one as well, but by less than any stock.
     many = count >= MANY_ROWS
     gross = many & near_one & (scatter > 1.2) & (spread > STILL)
-    volumes = (scatter > 0.3) & ((enough & whole & (median >= 100) & (jump > 0.1)) | (many & (jump > 0.25)))
+    volumes = (scatter > 0.3) & (
+        few & whole & (median >= 1e5) & (jump > 0.1)
+        | (enough & whole & (median >= 100) & (jump > 0.1))
+        | (many & (jump > 0.25))
+    )
     flags = many & whole & (least == 0) & (most <= 6) & (most > 0)
     rates = many & (least >= 0) & (most < 0.002) & still
     looks: list[Look | None] = []
@@ -75,6 +88,7 @@ def describe_values(values: Values) -> list[Look | None]:
         else:
             kinds: list[tuple[np.ndarray, Look]] = [
                 (below, "negative numbers"),
+                (median > MOST_MONEY, "sums of money"),
                 (volumes, "volumes"),
                 (flags, "flags"),
                 (rates, "rates"),
@@ -102,6 +116,24 @@ def find_total(values: Values) -> int | None:
     for total in (others, others / (width - 1)):
         if len(found := np.flatnonzero(np.isclose(total, rows, rtol=1e-4).all(axis=0))):
             return int(found[0])
+    return None
+
+
+def find_twins(values: Values, columns: Sequence[int]) -> tuple[int, int] | None:
+    """Two of the columns that stay close to each other in every row, as prices of one security do.
+
+    >>> prices = 100 + np.arange(6.0)[:, None]
+    >>> find_twins(np.hstack([prices, 2 * prices, prices + 0.5]), (0, 1, 2))
+    (0, 2)
+    """
+    rows = _middle_rows(values)
+    for one, other in itertools.combinations(columns[:MOST_OHLC_COLUMNS], 2):
+        pair = rows[:, [one, other]]
+        pair = pair[(pair > 0).all(axis=1) & np.isfinite(pair).all(axis=1)]
+        if len(pair) >= 5:
+            distance = np.abs(np.log(pair[:, 0] / pair[:, 1]))
+            if distance.max() < 0.1 and np.median(distance) < 0.02:
+                return one, other
     return None
 
 
