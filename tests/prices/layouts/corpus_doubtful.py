@@ -91,7 +91,6 @@ CASES = [
     Case("holdings", rows("Date,Ticker,Quantity,Value", lambda d, k: f"{d},AAPL,100,{AAPL[k][CLOSE]}"), "h.csv", refusal="'Value' beside 'Quantity' may be what a position is worth",
          ways={"--layout long:ticker=Ticker,price=Value": ONE}),
     Case("holdings with prices", rows("Date,Ticker,Shares,Price,Value", lambda d, k: f"{d},AAPL,100,{AAPL[k][CLOSE]},{MSFT[k][CLOSE]}"), "h.csv", ONE),
-    Case("few volumes", short(5, lambda k: AAPL[k][VOLUME]), refusal="jump like volumes", ways={"--layout wide": {"AAPL": closes(which=VOLUME)[:5]}}),
     Case("few returns", short(5, lambda k: RETURNS[k]), refusal="look like returns.*--returns decimal", ways={
         "--returns decimal": {"AAPL": [100.0, *(100 * np.cumprod(1 + np.array(RETURNS[:5])))]}, "--layout wide": {"AAPL": RETURNS[:5]}}),
 ]  # fmt: skip
