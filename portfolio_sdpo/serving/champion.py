@@ -14,6 +14,7 @@ from typing import Any, Literal
 from portfolio_sdpo.errors import ModelCorruptError, PortfolioSdpoError, RegistryError, RegistryUnavailableError
 from portfolio_sdpo.portfolio.market import Array, Market, load_latest
 from portfolio_sdpo.portfolio.suspicion import find_suspicion
+from portfolio_sdpo.prices.calendar import find_local_date
 from portfolio_sdpo.prices.recent import describe_recent_problems
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Model, Promotion, Registry
@@ -123,6 +124,15 @@ class ChampionDecisions:
             return ChampionState(None, model, prices, error)
         return ChampionState(None, model, prices, None)
 
+    def list_inputs(self, state: ChampionState) -> tuple[Any, ...]:
+        """Everything that an answer depends on: it is the same answer for as long as these are the same.
+
+        The age of prices changes with the date of their exchange, what is in the future with that in UTC.
+        """
+        now, calendar = self.now(), None if state.prices is None else state.prices.calendar
+        days = find_local_date(now, calendar), now.astimezone(UTC).date()
+        return (state.promotion, state.model and state.model.id, state.prices, str(state.error), days)
+
     def decide(
         self,
         model: Model,
@@ -140,7 +150,7 @@ class ChampionDecisions:
             version, market, data, remarks = self._load_latest(model)
             market, left_out = leave_out_suspicious(market, self.now().astimezone(UTC).date(), suspicious, model.as_of)
             held = None if weigh is None else weigh(market)
-            key = model.id, f"{version.digest} until {market.dates[-1]}{_name_held(held)}"
+            key = model.id, f"{version.digest} until {market.dates[-1]}{_name_held(model, held)}"
             decision = self._look_up(key) or self._compute(model, market, data, held, watch)
             if decision.remarks != (*left_out, *remarks):
                 decision = replace(decision, remarks=(*left_out, *remarks))
@@ -232,9 +242,15 @@ class ChampionDecisions:
             raise NotServableError("cannot-decide", str(error)) from None
 
 
-def _name_held(held: Array | None) -> str:
-    """The part of a decision's key that tells holdings apart; an account in cash is what nothing held is."""
-    return "" if held is None or held[0] == 1.0 else f" holding {hashlib.sha256(held.tobytes()).hexdigest()}"
+def _name_held(model: Model, held: Array | None) -> str:
+    """The part of a decision's key that tells holdings apart; an account in cash is what nothing held is.
+
+    It is not for a model with a limit on turnover, which counts only where it is known what is held.
+    """
+    limited = model.settings.get("limits", {}).get("max_turnover") is not None
+    if held is None or (held[0] == 1.0 and not limited):
+        return ""
+    return f" holding {hashlib.sha256(held.tobytes()).hexdigest()}"
 
 
 def _find_prices(snapshot: str | None) -> PriceVersion:
