@@ -196,7 +196,7 @@ def run_command(kind: str, number: int, moment: float | None, registry, result: 
 
     backup = home / "backups" / f"{number}.backup"
     command = {
-        "retrain": ["retrain", "--seed", str(number + 1), "--holdout", "21", "--config", str(home / "agent.toml")],
+        "retrain": ["retrain", "--seeds", str(number + 1), "--holdout", "21", "--config", str(home / "agent.toml")],
         "import": ["data", "import", str(home / "prices.csv"), "--name", f"prices-{number}"],
         "backup": ["registry", "backup", str(backup)],
         "archive": ["registry", "archive", "--keep", str(max(0, 12 - number))],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from portfolio_sdpo.backtest.shielded import shield_track
+from portfolio_sdpo.backtest.shielded import find_remaining_limits, shield_track
 from portfolio_sdpo.backtest.simulate import Strategy, Track, simulate
 from portfolio_sdpo.common.progress import Meter, Tell, follow_meters
 from portfolio_sdpo.portfolio.market import Market
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from portfolio_sdpo.backtest.record import StrategyRun, TrackKind
     from portfolio_sdpo.backtest.run import BacktestSettings
     from portfolio_sdpo.portfolio.agent import Agent
+    from portfolio_sdpo.portfolio.limits import Limits
 
 STRONGEST = "strongest"
 """Stands for the benchmark of highest final wealth, which is only known afterwards."""
@@ -83,7 +84,7 @@ def simulate_entry(
     """The strategy's own run and, if it passes the shield, the run of the same decisions through it."""
     from portfolio_sdpo.backtest.record import StrategyRun
 
-    common = _describe_simulation(settings, days)
+    common = _describe_simulation(settings, days, entry)
     first, last = market.span(*days)
     # One more at the last close.
     decisions = -(-(last - first) // entry.strategy.every) + 1
@@ -95,13 +96,14 @@ def simulate_entry(
     return runs
 
 
-def _describe_simulation(settings: BacktestSettings, days: tuple[date, date]) -> dict[str, Any]:
-    """The parameters of `simulate` that all strategies share."""
+def _describe_simulation(settings: BacktestSettings, days: tuple[date, date], entry: Entry) -> dict[str, Any]:
+    """The parameters of `simulate` that all strategies share; an agent keeps its own limits as well."""
+    own = getattr(getattr(entry.strategy, "settings", None), "limits", None)
     return {
         "start": days[0],
         "end": days[1],
         "fee": settings.fee,
-        "limits": settings.limits,
+        "limits": settings.limits if own is None else settings.limits.tighten(own),
         "execution": settings.execution,
     }
 
@@ -113,8 +115,9 @@ def _shield_run(
     from portfolio_sdpo.backtest.record import StrategyRun
 
     every, form, lookback = entry.strategy.every, settings.shield_form, settings.shield_lookback
-    shielded = shield_track(track, every, settings.limit, form=form, lookback=lookback)
-    track = simulate(market, shielded, **common)
+    limits: Limits = common["limits"]
+    shielded = shield_track(track, every, settings.limit, form=form, lookback=lookback, limits=limits)
+    track = simulate(market, shielded, **{**common, "limits": find_remaining_limits(limits, form)})
     kind: TrackKind = "benchmark" if entry.kind == "benchmark" else "shielded"
     benchmark = f"{entry.benchmark} + shield" if entry.benchmark else ""
     return StrategyRun(track, kind, entry.seed, shield=_rows_of_track(track, shielded.days), benchmark=benchmark)
@@ -138,7 +141,7 @@ def shield_strongest(
     best = max(benchmarks, key=lambda number: simulated[number][0].track.wealth[-1])
     names = [run.track.name for runs in simulated for run in runs]
     if f"{simulated[best][0].track.name} + shield" not in names:
-        common = _describe_simulation(settings, days)
+        common = _describe_simulation(settings, days, entries[best])
         simulated[best].append(_shield_run(market, entries[best], simulated[best][0].track, settings, common))
 
 

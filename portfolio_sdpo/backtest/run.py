@@ -296,7 +296,7 @@ def _run_id(
         "cash": data.get("cash_sha256", settings.cash),
         "fee_bps": settings.fee_bps,
         "execution": settings.execution,
-        "limits": settings.limits.model_dump(mode="json"),
+        "limits": settings.limits.model_dump(mode="json", exclude=settings.limits.find_unused_additions()),
     }
     return make_run_id(cast("Agent", strategy), surroundings)
 

@@ -17,8 +17,9 @@ from portfolio_sdpo.portfolio.accounting import Execution, check_execution
 from portfolio_sdpo.portfolio.calibrated_shield import BAND
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, ShieldedWeights
 from portfolio_sdpo.portfolio.filtered_shield import DEFAULT_CAUTION, Caution, shield_by_scenarios
+from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Array, Market
-from portfolio_sdpo.portfolio.shield import ShieldForm, shield
+from portfolio_sdpo.portfolio.shield import ShieldForm, shield_within
 
 
 def shield_strategy(
@@ -28,11 +29,24 @@ def shield_strategy(
     form: ShieldForm = "calibrated",
     lookback: int = 504,
     execution: Execution = "next-close",
+    limits: Limits | None = None,
 ) -> ShieldedStrategy | FilteredShieldStrategy:
-    """The strategy behind the form of the shield that is asked for; lookback and execution are for the filtered one."""
+    """The strategy behind the form of the shield that is asked for.
+
+    lookback, execution: for the filtered one. limits: for the calibrated one; behind the filtered one those of the
+    simulation are all that there are.
+    """
     if form == "calibrated":
-        return ShieldedStrategy(inner, limit)
+        return ShieldedStrategy(inner, limit, limits=limits)
     return FilteredShieldStrategy(inner, limit, lookback=lookback, execution=execution)
+
+
+def find_remaining_limits(limits: Limits, form: ShieldForm) -> Limits:
+    """Those that the simulation of a shielded strategy is to keep.
+
+    Behind the calibrated shield the strategy itself keeps the limit on turnover, since it may have to sell more.
+    """
+    return limits.caps if form == "calibrated" else limits
 
 
 def shield_track(
@@ -42,6 +56,7 @@ def shield_track(
     *,
     form: ShieldForm = "calibrated",
     lookback: int = 504,
+    limits: Limits | None = None,
 ) -> ShieldedStrategy | FilteredShieldStrategy:
     """The decisions of a strategy's own track, made every so many sessions, behind the form of the shield.
 
@@ -50,7 +65,7 @@ def shield_track(
     """
     unchanged = track.unchanged if form == "calibrated" else ()
     replay = DecisionReplay(track.name, track.decisions, every, unchanged)
-    return shield_strategy(replay, limit, form=form, lookback=lookback, execution=track.execution)
+    return shield_strategy(replay, limit, form=form, lookback=lookback, execution=track.execution, limits=limits)
 
 
 class ShieldedStrategy:
@@ -58,16 +73,17 @@ class ShieldedStrategy:
 
     At a decision of the strategy, its weights are scaled to what the shield allows. In between, what is held is scaled
     in the same way, up or down, but never above what the strategy asked for, and only where it is further than `band`
-    away. `days` says what it did. Limits of the backtest come after it: a cap on turnover may keep more risk for some
-    sessions than it asks for.
+    away. `days` says what it did. With limits, it keeps within them as an agent that is served does (`shield_within`):
+    caps hold together with the CVaR limit, and both come before the limit on turnover, so simulate it without that.
     """
 
-    def __init__(self, inner: Strategy, limit: CvarLimit, *, band: float = BAND) -> None:
+    def __init__(self, inner: Strategy, limit: CvarLimit, *, band: float = BAND, limits: Limits | None = None) -> None:
         if not 0.0 <= band < 1.0:
             raise SettingsError(f"band: must be a share from 0 to below 1 (got {band}).")
         self.inner = inner
         self.limit = limit
         self.band = band
+        self.limits = limits or Limits()
         self.every = inner.every
         self.days: list[dict[str, Any]] = []
         self._rhythm = _Rhythm(inner)
@@ -90,9 +106,10 @@ class ShieldedStrategy:
         if self._asked is not None and wanted is held:
             # No change is asked for, and not as little as the shield has left.
             decided, wanted = False, _rescale(held, self._asked, history)
-        result = shield(wanted, history, self.limit, record=account)
+        result = shield_within(wanted, history, self.limit, self.limits, held=held, record=account)
         if decided:
-            self._asked = np.where(np.isin(history.assets, result.removed), 0.0, wanted)
+            capped = self.limits.cap(wanted, None, history.assets)
+            self._asked = np.where(np.isin(history.assets, result.removed), 0.0, capped)
         self.days.append(_describe_day(history, decided, result) | {"findings": " ".join(result.findings)})
         invested, allowed = float(held[1:].sum()), float(result.weights[1:].sum())
         if not decided and abs(allowed - invested) <= self.band * invested:

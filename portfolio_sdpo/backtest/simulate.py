@@ -153,6 +153,7 @@ def simulate(
             f"no stock has a price between {market.dates[first]} and {market.dates[last]}: choose other days."
         )
     limits, daily = limits or Limits(), isinstance(strategy, DailyStrategy)
+    limits.check(market.assets)
 
     held = np.zeros((days + 1, len(market.assets)))
     held[0, 0] = 1.0
@@ -183,7 +184,7 @@ def simulate(
         if target is None:
             # What has drifted since is not normalised again, which would trade its rounding error.
             target = now if late else check_weights(now, now.shape)
-        return limits.apply(target, now, market.listed[first + day], fee)
+        return limits.apply(target, now, market.listed[first + day], fee, market.assets)
 
     order = None
     for day in range(days):

@@ -1,14 +1,16 @@
 """How every command reports errors, missing packages, full disks and Ctrl-C, and with which exit code.
 
 An error is one sentence on stderr that says what is wrong and what to do next; with `--json` it is one JSON object,
-`{"error": sentence, "kind": class}`, so that stdout holds the result or nothing. Exit codes: 1 for what the user can
-correct, 2 for a wrong command line, 130 for Ctrl-C. A bug keeps its traceback, and `--debug` shows it for every error.
+`{"error": sentence, "kind": class}`, so that stdout holds the result or nothing. Exit codes: 2 for a wrong command line
+or setting, 1 for what else the user can correct, 130 for Ctrl-C. A bug keeps its traceback, and `--debug` shows it for
+every error.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,10 +21,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from portfolio_sdpo.common.plugins import missing_extra
-from portfolio_sdpo.errors import Interruption, PortfolioSdpoError
+from portfolio_sdpo.errors import Interruption, PortfolioSdpoError, SettingsError
 
 PROGRAM = "portfolio-sdpo"
-FAILED, INTERRUPTED = 1, 130
+FAILED, WRONG, INTERRUPTED = 1, 2, 130
 
 _NEXT = {
     errno.ENOSPC: "make room and run the command again",
@@ -56,11 +58,11 @@ _EXTRAS = {
 
 
 class Command(TyperCommand):
-    """A command whose help shows switches without a value."""
+    """A command whose help shows switches without a value, and what stands for every option that is left out."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """As the base class's."""
-        _tidy_switches(self, ctx)
+        _tidy_options(self, ctx)
         super().format_help(ctx, formatter)
 
 
@@ -69,7 +71,7 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """As the base class's."""
-        _tidy_switches(self, ctx)
+        _tidy_options(self, ctx)
         super().format_help(ctx, formatter)
 
 
@@ -110,7 +112,7 @@ class Application(Group):
         except Exception as error:
             sentence = None if debug else _describe_error(error)
             if sentence is not None:
-                self._exit(sentence, type(error).__name__, FAILED)
+                self._exit(sentence, type(error).__name__, WRONG if isinstance(error, SettingsError) else FAILED)
             # A wrong command line, which typer reports for people but not as JSON.
             if not ("--json" in self.arguments and hasattr(error, "format_message") and hasattr(error, "exit_code")):
                 raise
@@ -130,10 +132,12 @@ class Application(Group):
         return f"{sentence}."
 
 
-def _tidy_switches(command: Any, ctx: Any) -> None:
+def _tidy_options(command: Any, ctx: Any) -> None:
     for parameter in command.get_params(ctx):
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
+        elif parameter.param_type_name == "option" and not parameter.required and parameter.default is None:
+            parameter.show_default = parameter.show_default if isinstance(parameter.show_default, str) else "none"
 
 
 def print_error(sentence: str, kind: str, *, as_json: bool, heading: str = "Error") -> None:
@@ -157,6 +161,9 @@ def explain_interrupt(what: str) -> Iterator[None]:
 
 def _describe_error(error: Exception) -> str | None:
     """Return the sentence about an error that is not a bug; None for a bug."""
+    if isinstance(error, SettingsError):
+        # Whoever wrote a wrong setting knows its field and not the class that it goes to.
+        return re.sub(r"^(?:(?:[A-Z]\w*)?(?:Settings|Limits?)(?:\.|: ))+(?=[a-z_][\w.]*: )", "", str(error))
     if isinstance(error, PortfolioSdpoError):
         return str(error)
     if isinstance(error, ModuleNotFoundError):

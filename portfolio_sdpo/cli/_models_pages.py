@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.registry import LogCheck, Model, Promotion
 
 HASH = 12
@@ -56,6 +57,7 @@ def render_model(model: Model, champion: Promotion | None, history: Sequence[Pro
         "assets": f"{len(model.assets) - 1} stocks and cash",
         "learner": str(model.settings["learner"]["kind"]),
         "limit": f"CVaR of the worst {limit['alpha'] * 100:g} % of {limit['horizon']} sessions at {limit['bound']:.1%}",
+        "caps": Limits.model_validate(model.settings.get("limits", {})).describe() or "none",
         "promised": f"{_percent(today['promised'])} on its scenarios, {_percent(today['past_shielded'])} shielded, "
         "as the shield counts it",
         **({"evidence": str(today["evidence"]["sentence"])} if "evidence" in today else {}),

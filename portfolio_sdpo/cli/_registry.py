@@ -20,7 +20,8 @@ Place = Annotated[
         "--registry",
         metavar="URL",
         envvar="PORTFOLIO_SDPO_REGISTRY",
-        help="The registry: a file or postgresql://...; registry.db in the data directory by default.",
+        help="The registry: a file or postgresql://....",
+        show_default="registry.db in the data directory",
     ),
 ]
 

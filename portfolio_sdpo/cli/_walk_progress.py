@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from portfolio_sdpo.cli._progress_lines import ProgressLines
 from portfolio_sdpo.common.progress import CommandProgress
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def walk_progress(quiet: bool, walks: int) -> Iterator[Progress]:
-    """A bar for every strategy in simulation, with the time it will take, on stderr and only on a terminal."""
+    """On stderr a bar for every strategy in simulation with the time it will take, or without a terminal lines."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -24,7 +25,7 @@ def walk_progress(quiet: bool, walks: int) -> Iterator[Progress]:
     bars: dict[str, Any] = {}
     over: set[str] = set()
     shares: dict[str, float] = {}
-    file = CommandProgress()
+    file, lines = CommandProgress(), ProgressLines(quiet)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
         everything = board.add_task("strategies", total=walks)
 
@@ -36,6 +37,7 @@ def walk_progress(quiet: bool, walks: int) -> Iterator[Progress]:
             board.update(bars[name], completed=done, total=total, visible=name not in over)
             board.update(everything, completed=len(over))
             shares[name] = min(done / max(total, 1), 1.0)
-            file.write(sum(shares.values()) / max(walks, 1), f"{name}: {done} of {total}")
+            for each in (file, lines):
+                each.write(sum(shares.values()) / max(walks, 1), f"{name}: {done} of {total}")
 
         yield say

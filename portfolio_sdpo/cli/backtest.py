@@ -17,11 +17,15 @@ from portfolio_sdpo.cli._agent_options import (
     Config,
     ExecutionKind,
     FeeBps,
+    Groups,
     Horizon,
     Json,
+    MaxTurnover,
+    MaxWeight,
     PresetName,
     ScenarioKind,
     SnapshotName,
+    read_limits,
     resolve_plan,
 )
 from portfolio_sdpo.cli._examples import examples
@@ -42,7 +46,8 @@ def backtest(
         typer.Option(
             "--strategies",
             metavar="A,B,...",
-            help="Benchmarks; all of them by default.",
+            help="Benchmarks.",
+            show_default="all of them",
             autocompletion=_completion.strategies,
         ),
     ] = None,
@@ -52,6 +57,7 @@ def backtest(
             "--algo",
             metavar="sdpo,ppo",
             help="Learning agents to backtest beside them; none for none.",
+            show_default="sdpo in the preset default",
             autocompletion=_completion.several_agents,
         ),
     ] = None,
@@ -61,27 +67,32 @@ def backtest(
     scenarios: ScenarioKind = None,
     start: Annotated[
         str | None,
-        typer.Option("--start", metavar="YYYY-MM-DD", help="First decision; by default after a year of prices."),
+        typer.Option("--start", metavar="YYYY-MM-DD", help="First decision.", show_default="after a year of prices"),
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--end", metavar="YYYY-MM-DD", help="Last day; the last by default.")
+        str | None, typer.Option("--end", metavar="YYYY-MM-DD", help="Last day.", show_default="the last of the prices")
     ] = None,
     fee_bps: FeeBps = None,
     cash: CashKind = None,
     execution: ExecutionKind = None,
-    max_weight: Annotated[float | None, typer.Option("--max-weight", help="Largest weight of a stock.")] = None,
-    max_turnover: Annotated[
-        float | None, typer.Option("--max-turnover", help="Largest turnover of a decision.")
-    ] = None,
+    max_weight: MaxWeight = None,
+    max_turnover: MaxTurnover = None,
+    groups: Groups = None,
     shield: Annotated[
-        bool | None, typer.Option("--shield/--no-shield", help="Show agents and rivals a second time, shielded.")
+        bool | None,
+        typer.Option(
+            "--shield/--no-shield",
+            help="Show agents and rivals a second time, shielded.",
+            show_default="on in the preset default",
+        ),
     ] = None,
     shielded: Annotated[
         str | None,
         typer.Option(
             "--shielded",
             metavar="A,B,...",
-            help="Benchmarks that the shield is shown on; all, or the strongest. By default the best-known.",
+            help="Benchmarks that the shield is shown on; all, or the strongest.",
+            show_default="the best-known",
         ),
     ] = None,
     shield_form: Annotated[
@@ -90,13 +101,15 @@ def backtest(
             "--shield-form",
             metavar="calibrated|filtered",
             help="The shield's form: calibrated for the next close, or the first one, on historical scenarios.",
+            show_default="calibrated in the preset default",
         ),
     ] = None,
     seeds: Annotated[
         str, typer.Option("--seeds", metavar="0,1,...", help="Seeds; the first one also draws the intervals.")
     ] = "0",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="A new folder; one in the data directory by default.")
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="A new folder.", show_default="one in the data directory"),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Strategies at a time.")] = 1,
     restart: Annotated[
@@ -111,8 +124,9 @@ def backtest(
     """
     chosen = parse_seeds("--seeds", seeds)
     algos = None if algo is None else [part.strip() for part in algo.split(",")]
+    limits = read_limits(max_weight, max_turnover, groups)
     plan = resolve_plan(
-        preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, execution, shield, shield_form
+        preset, config, algos, alpha, bound, horizon, scenarios, fee_bps, cash, execution, shield, shield_form, limits
     )
     from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
     from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
@@ -130,7 +144,7 @@ def backtest(
         cash=plan.cash,
         execution=plan.execution,
         limit=plan.limit,
-        limits={"max_weight": max_weight, "max_turnover": max_turnover},
+        limits=plan.limits,
         shield=plan.shield,
         shield_form=plan.shield_form,
         seeds=chosen,

@@ -53,8 +53,13 @@ Membership = Annotated[
     Path | None,
     typer.Option("--membership", help="A file with the columns ticker, from, to: who was in the universe when."),
 ]
-Start = Annotated[str | None, typer.Option("--start", metavar="YYYY-MM-DD", help="The first day.")]
-End = Annotated[str | None, typer.Option("--end", metavar="YYYY-MM-DD", help="The last day, included.")]
+Start = Annotated[
+    str | None, typer.Option("--start", metavar="YYYY-MM-DD", help="The first day.", show_default="the first there is")
+]
+End = Annotated[
+    str | None,
+    typer.Option("--end", metavar="YYYY-MM-DD", help="The last day, included.", show_default="the last there is"),
+]
 PARTIAL = 3
 """Exit code of a fetch of which some tickers did not arrive."""
 RepairOptions = Annotated[
@@ -90,7 +95,10 @@ def fetch(
     ],
     name: NewName,
     tickers: Annotated[
-        str, typer.Option("--tickers", metavar="A,B,...", help="Tickers, or @FILE with them. Samples: all by default.")
+        str,
+        typer.Option(
+            "--tickers", metavar="A,B,...", help="Tickers, or @FILE with them.", show_default="all of a sample"
+        ),
     ] = "",
     start: Start = None,
     end: End = None,
@@ -152,14 +160,17 @@ def import_file(
     name: NewName,
     layout: Annotated[
         str | None,
-        typer.Option("--layout", help="Overrule the layout that is recognised.", autocompletion=_completion.layouts),
+        typer.Option("--layout", help="The layout.", show_default="as recognised", autocompletion=_completion.layouts),
     ] = None,
     dayfirst: Annotated[
         bool | None,
         typer.Option("--dayfirst/--monthfirst", help="How to read 03/01/2011 if the file does not show it."),
     ] = None,
     tickers: Annotated[
-        str, typer.Option("--tickers", metavar="A,B,...", help="Only these tickers, or @FILE with them.")
+        str,
+        typer.Option(
+            "--tickers", metavar="A,B,...", help="Only these tickers, or @FILE with them.", show_default="all"
+        ),
     ] = "",
     start: Start = None,
     end: End = None,

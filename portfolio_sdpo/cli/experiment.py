@@ -43,16 +43,23 @@ Name = Annotated[
 Seeds = Annotated[
     str | None,
     typer.Option(
-        "--seeds", metavar="0,1,...", help="Seeds of the runs. The run with seed k is on the k-th of the CMDP seeds."
+        "--seeds",
+        metavar="0,1,...",
+        help="Seeds of the runs. The run with seed k is on the k-th of the CMDP seeds.",
+        show_default="the experiment's",
     ),
 ]
-CmdpSeeds = Annotated[str | None, typer.Option("--cmdp-seeds", metavar="11,12,...", help="Seeds of the CMDPs.")]
+CmdpSeeds = Annotated[
+    str | None,
+    typer.Option("--cmdp-seeds", metavar="11,12,...", help="Seeds of the CMDPs.", show_default="the experiment's"),
+]
 From = Annotated[
     Path | None,
     typer.Option("--from", metavar="FOLDER", help="Read records that `experiment summarise` wrote there."),
 ]
 Algorithms = Annotated[
-    str | None, typer.Option("--algorithms", metavar="sdpo,ppo,...", help="Only these of the experiment's algorithms.")
+    str | None,
+    typer.Option("--algorithms", metavar="sdpo,ppo,...", help="Only these of the experiment's.", show_default="all"),
 ]
 
 
@@ -92,7 +99,9 @@ def run(
     iterations: Annotated[
         int | None,
         typer.Option(
-            "--iterations", help="Iterations of every run, instead of those declared; for stocks, updates a day."
+            "--iterations",
+            help="Iterations of every run; for stocks, updates a day.",
+            show_default="those declared",
         ),
     ] = None,
     jobs: JobsOption = None,
@@ -137,7 +146,7 @@ def run(
     epilog=examples(
         "experiment show stocks",
         "experiment show cmdp-cvar --seeds 0 --json",
-        "experiment show safety-b-pointgoal1-short --from docs/evidence",
+        "experiment show safety-b-pointgoal1-short --from evidence",
     ),
 )
 def show(
@@ -180,7 +189,7 @@ def figures(
         typer.echo(path)
 
 
-@app.command("summarise", epilog=examples("experiment summarise safety-b-pointgoal1-short --out docs/evidence"))
+@app.command("summarise", epilog=examples("experiment summarise safety-b-pointgoal1-short --out evidence"))
 def summarise(
     name: Name,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of all records.")],
@@ -223,7 +232,7 @@ def _select(
 
 @app.command(
     "overview",
-    epilog=examples("experiment overview --from docs/evidence", "experiment overview --suite --out safety.html"),
+    epilog=examples("experiment overview --from evidence", "experiment overview --suite --out safety.html"),
 )
 def overview(
     source: From = None,
@@ -238,11 +247,11 @@ def overview(
     """Show all tasks of Safety Gym at once: results beside PPO's and published ones, and which runs are missing."""
     from portfolio_sdpo.experiments.engine.folders import experiments_folder, write_content
     from portfolio_sdpo.experiments.safety.overview import describe_overview, summarise_tasks
-    from portfolio_sdpo.experiments.safety.overview_report import overview_page, render_overview
+    from portfolio_sdpo.experiments.safety.overview_report import render_overview, render_overview_page
 
     found = summarise_tasks("suite" if suite else "short", source or experiments_folder())
     if out is not None:
-        write_content(out, overview_page(found).encode())
+        write_content(out, render_overview_page(found).encode())
     if as_json:
         typer.echo(json.dumps(describe_overview(found), indent=2))
         return

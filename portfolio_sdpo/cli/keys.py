@@ -35,7 +35,7 @@ def create(
     ] = "read",
     days: Annotated[
         float | None,
-        typer.Option("--expires", metavar="DAYS", min=0.001, help="Days until it expires; never by default."),
+        typer.Option("--expires", metavar="DAYS", min=0.001, help="Days until it expires.", show_default="never"),
     ] = None,
     place: Place = None,
     as_json: Json = False,

@@ -32,7 +32,7 @@ Id = Annotated[
     ),
 ]
 Reason = Annotated[str, typer.Option("--reason", "-r", help="The reason, for the log of promotions.")]
-By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who decided; the current user by default.")]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who decided.", show_default="the current user")]
 Expect = Annotated[
     str | None,
     typer.Option(
@@ -87,7 +87,7 @@ def add(
     parent: Annotated[
         str | None, typer.Option("--parent", metavar="ID", help="The model from which its training started.")
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", help="A label instead of the agent's own.")] = None,
+    label: Annotated[str | None, typer.Option("--label", help="A label.", show_default="the agent's own")] = None,
     place: Place = None,
     as_json: Json = False,
 ) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._registry import Json, Place, open_registry
-from portfolio_sdpo.errors import OrderError
+from portfolio_sdpo.errors import OrderError, SettingsError
 
 if TYPE_CHECKING:
     from portfolio_sdpo.portfolio.account import Holding
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 def orders(
     account: Annotated[
         float | None,
-        typer.Option("--account", metavar="MONEY", help="Value of the account; what is not in stocks is cash."),
+        typer.Option(
+            "--account",
+            metavar="MONEY",
+            help="Value of the account; what is not in stocks is cash.",
+            show_default="that of the holdings",
+        ),
     ] = None,
     holdings: Annotated[
         Path | None,
@@ -42,7 +47,7 @@ def orders(
     fee_bps: Annotated[
         float | None,
         typer.Option(
-            "--fee-bps", min=0, max=9_999, help="Fee in hundredths of a percent; by default the champion's own."
+            "--fee-bps", min=0, max=9_999, help="Fee in hundredths of a percent.", show_default="the champion's own"
         ),
     ] = None,
     to_csv: Annotated[
@@ -69,7 +74,9 @@ def orders(
     from portfolio_sdpo.serving import AnswerSettings, ChampionDecisions, OrderRequest, Refusal, order_champion
 
     if account is None and holdings is None:
-        raise OrderError("There is no account: give its value with --account, its holdings with --holdings, or both.")
+        raise SettingsError(
+            "There is no account: give its value with --account, its holdings with --holdings, or both."
+        )
     request = OrderRequest.model_construct(
         account=account,
         holdings=[] if holdings is None else list(_read(holdings)),

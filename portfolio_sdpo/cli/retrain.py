@@ -11,9 +11,23 @@ from typing import Annotated, Any
 import typer
 
 from portfolio_sdpo.cli import _completion
-from portfolio_sdpo.cli._agent_options import Alpha, Bound, CashKind, Config, ExecutionKind, FeeBps, Horizon, Json
+from portfolio_sdpo.cli._agent_options import (
+    Alpha,
+    Bound,
+    CashKind,
+    Config,
+    ExecutionKind,
+    FeeBps,
+    Groups,
+    Horizon,
+    Json,
+    MaxTurnover,
+    MaxWeight,
+    read_limits,
+)
 from portfolio_sdpo.cli._examples import examples
 from portfolio_sdpo.cli._frame import explain_interrupt, print_error
+from portfolio_sdpo.cli._progress_lines import ProgressLines
 from portfolio_sdpo.cli._registry import Place
 from portfolio_sdpo.common.progress import CommandProgress
 from portfolio_sdpo.errors import RetrainBusyError
@@ -29,7 +43,8 @@ def retrain(
         typer.Option(
             "--snapshot",
             metavar="NAME",
-            help="The snapshot to train on; the champion's by default.",
+            help="The snapshot to train on.",
+            show_default="the champion's",
             autocompletion=_completion.snapshots,
         ),
     ] = None,
@@ -41,14 +56,21 @@ def retrain(
         typer.Option(
             "--preset",
             metavar="default|paper-stocks|...",
-            help="The settings to start from; the champion's by default.",
+            help="The settings to start from, of which those given here are changes.",
+            show_default="the champion's; default where anything is changed",
             autocompletion=_completion.presets,
         ),
     ] = None,
     config: Config = None,
     algo: Annotated[
         str | None,
-        typer.Option("--algo", metavar="sdpo|ppo", help="The agent of the preset.", autocompletion=_completion.agent),
+        typer.Option(
+            "--algo",
+            metavar="sdpo|ppo",
+            help="The agent of the preset.",
+            autocompletion=_completion.agent,
+            show_default="sdpo",
+        ),
     ] = None,
     alpha: Alpha = None,
     bound: Bound = None,
@@ -56,15 +78,21 @@ def retrain(
     fee_bps: FeeBps = None,
     cash: CashKind = None,
     execution: ExecutionKind = None,
+    max_weight: MaxWeight = None,
+    max_turnover: MaxTurnover = None,
+    groups: Groups = None,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, help="Seed of networks and scenarios; the champion's by default, or 0."),
+        typer.Option(
+            "--seeds", metavar="N", min=0, help="Seed of networks and scenarios.", show_default="the champion's, or 0"
+        ),
     ] = None,
     holdout: Annotated[
         int, typer.Option("--holdout", metavar="N", min=2, help="The last sessions, on which models are evaluated.")
     ] = 126,
     confidence: Annotated[
-        float, typer.Option("--confidence", help="Confidence level of the interval of the difference.")
+        float,
+        typer.Option("--confidence", min=0.5, max=0.9999, help="Confidence level of the interval of the difference."),
     ] = 0.95,
     place: Place = None,
     as_json: Json = False,
@@ -76,7 +104,8 @@ def retrain(
     there than the champion. Running it again for the same prices does nothing. It is made for cron: if it is killed,
     the champion stays, and the next run resumes.
 
-    Exit codes: 0 promoted, 3 kept, 4 another retrain is running, 1 failed, 130 Ctrl-C, 143 ended by SIGTERM.
+    Exit codes: 0 promoted, 3 kept, 4 another retrain is running, 1 failed, 2 wrong command line, 130 Ctrl-C, 143 ended
+    by SIGTERM.
     """
     kept = "the champion is unchanged, and the training of the challenger so far is saved"
     with _sigterm(), explain_interrupt(kept), _progress(as_json) as progress:
@@ -92,6 +121,8 @@ def retrain(
             changes["limit"] = {**changes.get("limit", {}), **limit}
         if execution is not None:
             changes["execution"] = execution
+        if caps := read_limits(max_weight, max_turnover, groups):
+            changes["limits"] = {**changes.get("limits", {}), **caps}
         settings = RetrainSettings(
             snapshot=snapshot,
             update=update,
@@ -134,7 +165,7 @@ def _sigterm() -> Iterator[None]:
 
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Callable[[float, str], None]]:
-    """A progress bar on stderr, only on a terminal."""
+    """On stderr a bar with the time it will take, or without a terminal a line every half minute."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -143,11 +174,12 @@ def _progress(quiet: bool) -> Iterator[Callable[[float, str], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
         bar = board.add_task("retrain", total=1.0)
-        file = CommandProgress()
+        file, lines = CommandProgress(), ProgressLines(quiet)
 
         def note(share: float, what: str) -> None:
             board.update(bar, completed=share, description=escape(what))
             file.write(share, what)
+            lines.write(share, what)
 
         yield note
 

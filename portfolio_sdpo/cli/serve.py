@@ -34,7 +34,8 @@ def serve(
             "--registry",
             metavar="URL",
             envvar="PORTFOLIO_SDPO_REGISTRY",
-            help="The registry: a file or postgresql://...; registry.db in the data directory by default.",
+            help="The registry: a file or postgresql://....",
+            show_default="registry.db in the data directory",
         ),
     ] = None,
     max_age_sessions: Annotated[

@@ -18,14 +18,19 @@ from portfolio_sdpo.cli._agent_options import (
     Config,
     ExecutionKind,
     FeeBps,
+    Groups,
     Horizon,
     Json,
+    MaxTurnover,
+    MaxWeight,
     PresetName,
     ScenarioKind,
     SnapshotName,
+    read_limits,
     resolve_plan,
 )
 from portfolio_sdpo.cli._examples import examples
+from portfolio_sdpo.cli._progress_lines import ProgressLines
 from portfolio_sdpo.common.progress import CommandProgress
 from portfolio_sdpo.errors import SettingsError
 
@@ -47,9 +52,15 @@ def train(
     fee_bps: FeeBps = None,
     cash: CashKind = None,
     execution: ExecutionKind = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the networks and the scenarios.")] = 0,
+    max_weight: MaxWeight = None,
+    max_turnover: MaxTurnover = None,
+    groups: Groups = None,
+    seed: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=0, help="Seed of the networks and the scenarios.")
+    ] = 0,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="A new folder; one in the data directory by default.")
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="A new folder.", show_default="one in the data directory"),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -60,7 +71,10 @@ def train(
     """
     if algo == "none":
         raise SettingsError("--algo: there is nothing to train without an agent; name one.")
-    plan = resolve_plan(preset, config, [algo], alpha, bound, horizon, scenarios, fee_bps, cash, execution)
+    limits = read_limits(max_weight, max_turnover, groups)
+    plan = resolve_plan(
+        preset, config, [algo], alpha, bound, horizon, scenarios, fee_bps, cash, execution, limits=limits
+    )
     from portfolio_sdpo.portfolio.store import train_agent
 
     settings = plan.agents[algo]
@@ -86,7 +100,7 @@ def _tell(trained: TrainedAgent) -> None:
 
 @contextmanager
 def _progress(quiet: bool, name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar with the time it will take, on stderr and only on a terminal."""
+    """On stderr a bar with the time it will take, or without a terminal a line every half minute."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -95,11 +109,12 @@ def _progress(quiet: bool, name: str, total: int) -> Iterator[Callable[[int], No
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as board:
         bar = board.add_task(escape(name), total=total)
-        file = CommandProgress()
+        file, lines = CommandProgress(), ProgressLines(quiet)
 
         def note(done: int) -> None:
             board.update(bar, completed=done)
-            file.write(done / max(total, 1), f"{name}: {done} of {total}")
+            for each in (file, lines):
+                each.write(done / max(total, 1), f"{name}: update {done} of {total}")
 
         yield note
 
@@ -111,7 +126,8 @@ def register(root: typer.Typer) -> None:
         epilog=examples(
             "train",
             "train --snapshot mine --out agent --json",
-            "train --alpha 0.1 --bound -0.03 --fee-bps 10 --seed 1",
+            "train --alpha 0.1 --bound -0.03 --fee-bps 10 --seeds 1",
+            "train --max-weight 0.25 --groups sectors.csv",
             "train --preset paper-stocks --algo ppo",
         ),
     )(train)

@@ -117,10 +117,15 @@ class AgentSettings(Settings):
     """The form of the shield that its weights pass when they are served."""
     execution: Execution = "next-close"
     """When a decision made at a close is traded: at the next close, or at the same, as the paper assumes."""
+    limits: Limits = Limits()
+    """Caps on stocks and groups and a limit on turnover, which all that it decides is kept within; they are part of the
+    agent wherever it trades, but training does not know them."""
     training: TrainingKind = "as-deployed"
     """`as-deployed` trains what trades: from random starting weights, at the rhythm `every`, each decision on the
     sessions seen last. `through-shield` does the same behind the shield, which then alone sizes what the agent chooses.
     `from-cash` is the paper's: an episode starts all in cash and decides every session."""
+
+    added_later = frozenset({"limits"})
 
     @field_validator("eta")
     @classmethod
@@ -209,13 +214,11 @@ class Agent:
         """The close that it was trained up to."""
         self.waiting: str | None = None
         """Why the last decision was to wait in cash; None if it was not."""
-        self.limits = Limits()
-        """A largest weight of a stock, if there is one; what is above it is held in cash."""
 
     @property
     def identity(self) -> list[str]:
         """What its decisions depend on besides the package version and the prices."""
-        return [self.settings.model_dump_json(), str(self.seed)]
+        return [self.settings.model_dump_json(exclude=self.settings.find_unused_additions()), str(self.seed)]
 
     def decide(self, history: Market, held: Array) -> Array:
         """Train on what is known, then the weights [A] for what comes; asked again at the same close, only the weights.
@@ -224,11 +227,14 @@ class Agent:
         cash and warns: hours of a backtest are not lost to a day without stocks. Before the first decision that is an
         error.
         One torch thread: the result must not depend on how many processes share the machine.
+        The caps hold; the limit on turnover comes last, behind the shield (`shield_within`, `simulate`).
         """
-        return self.limits.apply(self._decide(history, held), held, history.listed[-1])
+        limits = self.settings.limits
+        limits.check(history.assets)
+        return limits.cap(self._decide(history, held), history.listed[-1], history.assets)
 
     def _decide(self, history: Market, held: Array) -> Array:
-        """The weights before its limits."""
+        """The weights before the caps."""
         self._check(history)
         try:
             scenarios = self.find_scenarios(history)

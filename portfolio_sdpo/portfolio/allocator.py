@@ -20,11 +20,12 @@ from pydantic_core import to_jsonable_python
 from portfolio_sdpo.common.files import CONFIG
 from portfolio_sdpo.errors import DataQualityError, NotFittedError, SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
-from portfolio_sdpo.portfolio.limits import Limits, read_held
+from portfolio_sdpo.portfolio.allocator_parameters import check_parameters, find_limits, read_parameters
+from portfolio_sdpo.portfolio.limits import read_held
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash, load_latest_frame
-from portfolio_sdpo.portfolio.presets import NO_AGENT, PRESETS, Plan, plan
+from portfolio_sdpo.portfolio.presets import NO_AGENT, Plan, plan
 from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
-from portfolio_sdpo.portfolio.shield import shield
+from portfolio_sdpo.portfolio.shield import shield_within
 from portfolio_sdpo.portfolio.store import FOLDERS, agent_from_parts, describe, read_parts, to_parts
 from portfolio_sdpo.prices.frame_checks import check_prices
 
@@ -48,6 +49,11 @@ class SafeAllocator:
         Fee on what is traded that training reckons with, in hundredths of a percent.
     max_weight : float, optional
         Largest weight of a stock; what is above it is held in cash. By default there is no cap.
+    max_turnover : float, optional
+        Largest turnover of one decision, where switching the whole account is 2: what is beyond it is traded at later
+        decisions. What a cap or the shield sells comes on top.
+    groups : path or DataFrame, optional
+        Largest weights of groups of stocks: a CSV file or a frame with the columns `ticker`, `group` and `max_weight`.
     cash : float or "tbill", default 0.0
         What cash earns: an annual rate (0.02 = 2 %), or the bundled 13-week Treasury bill.
     execution : str, default "next-close"
@@ -110,6 +116,8 @@ class SafeAllocator:
         horizon: int = 15,
         fee_bps: float = 5.0,
         max_weight: float | None = None,
+        max_turnover: float | None = None,
+        groups: Any = None,
         cash: Any = 0.0,
         execution: str = "next-close",
         preset: str = "default",
@@ -124,6 +132,8 @@ class SafeAllocator:
         self.horizon = horizon
         self.fee_bps = fee_bps
         self.max_weight = max_weight
+        self.max_turnover = max_turnover
+        self.groups = groups
         self.cash = cash
         self.execution = execution
         self.preset = preset
@@ -178,7 +188,8 @@ class SafeAllocator:
         prices : DataFrame of shape (n_sessions, n_tickers)
             Adjusted closes of the fitted tickers, in any order, up to a close not before that of the fit.
         held : mapping or Series, optional
-            What is held at that close, by ticker, in shares of wealth; what remains is `CASH`. By default all is cash.
+            What is held at that close, by ticker, in shares of wealth; what remains is `CASH`. By default all is cash,
+            and `max_turnover` does not count.
 
         Returns
         -------
@@ -188,10 +199,20 @@ class SafeAllocator:
         """
         market, _ = self._market(prices)
         agent = self._load_agent(frozen=not self.retrain)
-        weights = agent.decide(market, read_held(held, market.assets))
+        now = read_held(held, market.assets)
+        weights = agent.decide(market, now)
         if not self.shield:
+            if held is not None:
+                weights = agent.settings.limits.apply(weights, now, market.listed[-1], assets=market.assets)
             return _named(market.assets, weights, market.dates[-1])
-        checked = shield(weights, market, agent.settings.limit, form=agent.settings.shield_form)
+        checked = shield_within(
+            weights,
+            market,
+            agent.settings.limit,
+            agent.settings.limits,
+            held=None if held is None else now,
+            form=agent.settings.shield_form,
+        )
         return _named(market.assets, checked.weights, market.dates[-1], checked.findings)
 
     def strategy(self, name: str) -> Agent:
@@ -209,9 +230,14 @@ class SafeAllocator:
         """Write the fitted policy to a new folder and return its path.
 
         It has the files of `portfolio-sdpo train` (safetensors, JSON and Parquet, no pickle), so that
-        `portfolio-sdpo models add` takes it, unless it has a `max_weight`, which the service does not apply.
+        `portfolio-sdpo models add` takes it, with its caps and its limit on turnover.
         """
         self._check_fitted()
+        if find_limits(self) != agent_from_parts(self._parts, Path()).settings.limits:
+            raise SettingsError(
+                "max_weight, max_turnover, groups: they were changed after the fit, so today's weights are not those "
+                "of this policy; fit it again to save it."
+            )
         FOLDERS.write(Path(folder), self._parts)
         return Path(folder)
 
@@ -223,7 +249,7 @@ class SafeAllocator:
         config = FOLDERS.parse_json(parts[CONFIG], place, CONFIG)
         try:
             given = config.get("allocator", {})
-            policy = cls(**(given if "execution" in given else _parameters_of(config)))
+            policy = cls(**(given if "execution" in given else read_parameters(config)))
         except (KeyError, TypeError, ValueError) as error:
             raise FOLDERS.make_damage_error(place, CONFIG, error) from None
         policy._set_fitted(parts, config, agent_from_parts(parts, place))
@@ -234,7 +260,10 @@ class SafeAllocator:
         return {name: getattr(self, name) for name in PARAMETERS}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters by name; `max_weight`, `cash`, `shield` and `retrain` count at once, others by `fit`."""
+        """Change parameters by name.
+
+        `max_weight`, `max_turnover`, `groups`, `cash`, `shield` and `retrain` count at once, others by `fit`.
+        """
         unknown = next((name for name in params if name not in PARAMETERS), None)
         if unknown is not None:
             raise SettingsError(
@@ -266,12 +295,13 @@ class SafeAllocator:
 
     def _plan(self) -> Plan:
         """The settings of agent, fee and cash; an error names the parameter that is wrong."""
-        self._check_parameters()
+        check_parameters(self)
         config = dict(self.settings or {})
         for field, parameter in {
             "limit": "cvar, alpha and horizon",
             "fee": "fee_bps",
             "execution": "the parameter of that name",
+            "limits": "max_weight, max_turnover and groups",
         }.items():
             if field in config:
                 raise SettingsError(f"settings: give {parameter} instead of {field}, which is not taken from there.")
@@ -286,33 +316,18 @@ class SafeAllocator:
                 fee_bps=float(self.fee_bps),
                 cash=self.cash,
                 execution=self.execution,
+                limits=find_limits(self).model_dump(),
             )
         except SettingsError as error:
             sentence = str(error).replace("AgentSettings", "settings").replace(f", {NO_AGENT}.", ".")
             raise SettingsError(sentence.replace("algo:", "algorithm:")) from None
 
-    def _check_parameters(self) -> None:
-        cap = 1.0 if self.max_weight is None else self.max_weight
-        for name, right, wanted in (
-            ("cvar", _is_number(self.cvar) and -1 < self.cvar <= 0, "a loss is negative: give -0.05 for 5 %"),
-            ("alpha", _is_number(self.alpha) and 0 < self.alpha < 1, "must be a share between 0 and 1, such as 0.05"),
-            ("horizon", _is_whole(self.horizon) and self.horizon >= 1, "must be a number of sessions, such as 15"),
-            ("fee_bps", _is_number(self.fee_bps) and 0 <= self.fee_bps < 1e4, "must be basis points, such as 5"),
-            ("max_weight", _is_number(cap) and 0 < cap <= 1, "must be a share of at most 1, such as 0.4, or None"),
-            ("algorithm", self.algorithm != NO_AGENT, "must name an agent of the preset, such as sdpo"),
-            ("settings", isinstance(self.settings or {}, Mapping), "must map fields of AgentSettings to values"),
-            ("seed", _is_whole(self.seed) and self.seed >= 0, "must be a whole number from 0 on"),
-        ):
-            if not right:
-                raise SettingsError(f"{name}: {wanted} (got {getattr(self, name)!r}).")
-
     def _settings(self) -> AgentSettings:
         return self._plan().agents[self.algorithm]
 
     def _make(self, settings: AgentSettings, seed: int, name: str, frozen: bool = False) -> Agent:
-        agent = build_agent(settings.model_copy(update={"further": 0}) if frozen else settings, int(seed), name)
-        agent.limits = Limits(max_weight=self.max_weight)
-        return agent
+        changes: dict[str, Any] = {"limits": find_limits(self), **({"further": 0} if frozen else {})}
+        return build_agent(settings.model_copy(update=changes), int(seed), name)
 
     def _load_agent(self, frozen: bool = False, name: str | None = None) -> Agent:
         """The fitted agent, built from its files, so that the fitted one never changes."""
@@ -342,7 +357,9 @@ class SafeAllocator:
     def _remember(self, agent: Agent, market: Market, data: dict[str, Any]) -> None:
         """Keep what the agent has learned as the content of its files."""
         config = describe(agent, market, self._plan().cash, data)
-        config["allocator"] = to_jsonable_python(self.get_params(), fallback=lambda value: value.item())
+        groups = agent.settings.limits.model_dump(mode="json")["groups"] or None
+        given = {**self.get_params(), "groups": groups}
+        config["allocator"] = to_jsonable_python(given, fallback=lambda value: value.item())
         self._set_fitted(to_parts(agent, config), config, agent)
 
     def _set_fitted(self, parts: Mapping[str, bytes], config: Mapping[str, Any], agent: Agent) -> None:
@@ -361,35 +378,10 @@ class SafeAllocator:
             raise NotFittedError("This SafeAllocator is not fitted yet; call fit(prices) first.")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def _named(assets: Sequence[str], weights: Array, day: Any, findings: Sequence[str] = ()) -> pd.Series:
     named = pd.Series(weights, index=pd.Index(assets, name="ticker"), name=pd.Timestamp(day))
     named.attrs["findings"] = tuple(findings)
     return named
-
-
-def _parameters_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of a policy that `portfolio-sdpo train` wrote, or that was saved before there was `execution`."""
-    settings = AgentSettings.from_record(config["settings"]).model_dump(mode="json")
-    limit, fee = settings.pop("limit"), settings.pop("fee")
-    return {
-        "cvar": limit.pop("bound"),
-        **limit,
-        "fee_bps": round(fee * 1e4, 9),
-        "cash": config["cash"],
-        "execution": settings.pop("execution"),
-        "algorithm": config["label"] if config["label"] in PRESETS["default"].agents else "sdpo",
-        "settings": settings,
-        "seed": config["seed"],
-        **{name: config["allocator"][name] for name in ("max_weight", "shield", "retrain") if "allocator" in config},
-    }
 
 
 PARAMETERS: dict[str, Any] = {

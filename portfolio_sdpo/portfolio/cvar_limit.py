@@ -49,4 +49,6 @@ class ShieldedWeights:
     meets: bool = True
     """False when not even all cash, which is then held, meets the limit: a cash rate below the bound."""
     findings: tuple[str, ...] = ()
-    """Sentences for the reader: a short history, a suspicious last move."""
+    """Sentences for the reader: a short history, a suspicious last move, a trade kept small by a limit on turnover."""
+    traded: float = 1.0
+    """Share of the change from what is held that a limit on turnover leaves."""

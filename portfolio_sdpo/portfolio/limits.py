@@ -6,16 +6,17 @@ What a user says that they hold is checked in the same way (`read_held`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from portfolio_sdpo.errors import WeightsError, did_you_mean
+from portfolio_sdpo.errors import SettingsError, WeightsError, did_you_mean
 from portfolio_sdpo.portfolio.accounting import rebalance
 from portfolio_sdpo.portfolio.market import CASH, Array, all_cash
 from portfolio_sdpo.settings import Settings
@@ -31,33 +32,110 @@ TINY = 1e-300
 """Keeps a turnover of zero from dividing by it."""
 
 
+class GroupLimit(Settings):
+    """Stocks that together have a largest weight, such as those of one industry."""
+
+    name: str = Field(min_length=1)
+    tickers: tuple[str, ...] = Field(min_length=1)
+    max_weight: float = Field(gt=0.0, le=1.0)
+    """Largest weight of all of them together right after a trade."""
+
+
 class Limits(Settings):
-    """Bounds on what one decision may do; None = no bound."""
+    """Bounds on what one decision may do; None = no bound.
+
+    Caps on stocks and groups take what is above them to cash, which has no cap, so no two of them contradict each
+    other, and a portfolio within them stays within them when the shield scales it towards cash.
+    """
 
     max_weight: float | None = Field(default=None, gt=0.0, le=1.0)
     """Largest weight of a stock right after a trade; cash has no limit."""
     max_turnover: float | None = Field(default=None, ge=0.0)
     """Largest turnover of one decision, counted as in `accounting.turnover` (switching everything is 2)."""
+    groups: tuple[GroupLimit, ...] = ()
+    """Groups of stocks with a largest weight each; a stock may be in several."""
 
-    def apply(self, target: Array, held: Array, listed: Mask | None = None, fee: float = 0.0) -> Array:
-        """The weights [..., A] that are traded for when `target` is asked for; all arguments are [..., A].
+    added_later = frozenset({"groups"})
 
-        Weight on unlisted stocks (None: all are listed) and weight above the cap go to cash; then a trade beyond the
+    @field_validator("groups")
+    @classmethod
+    def _are_told_apart(cls, groups: tuple[GroupLimit, ...]) -> tuple[GroupLimit, ...]:
+        names = [group.name for group in groups]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"the group {twice} is there twice; join both")
+        return groups
+
+    @property
+    def caps(self) -> Limits:
+        """Those that do not depend on what is held: without the limit on turnover."""
+        return self if self.max_turnover is None else self.model_copy(update={"max_turnover": None})
+
+    def describe(self) -> str:
+        """What they are, in words; empty where there are none.
+
+        >>> tech = GroupLimit(name="tech", tickers=("A", "B"), max_weight=0.4)
+        >>> Limits(max_weight=0.25, max_turnover=0.5, groups=[tech]).describe()
+        'at most 25 % in a stock, at most 40 % in tech, turnover of at most 50 % at a decision'
+        """
+        parts = [] if self.max_weight is None else [f"at most {self.max_weight * 100:g} % in a stock"]
+        parts += [f"at most {group.max_weight * 100:g} % in {group.name}" for group in self.groups]
+        if self.max_turnover is not None:
+            parts.append(f"turnover of at most {self.max_turnover * 100:g} % at a decision")
+        return ", ".join(parts)
+
+    def tighten(self, other: Limits) -> Limits:
+        """Both at once.
+
+        >>> Limits(max_weight=0.4).tighten(Limits(max_weight=0.3, max_turnover=0.5)).model_dump(exclude={"groups"})
+        {'max_weight': 0.3, 'max_turnover': 0.5}
+        """
+        return Limits(
+            max_weight=_find_tighter(self.max_weight, other.max_weight),
+            max_turnover=_find_tighter(self.max_turnover, other.max_turnover),
+            groups=_join_groups(self.groups, other.groups),
+        )
+
+    def check(self, assets: Sequence[str]) -> None:
+        """Refuse groups with a ticker that is not among the assets: a misspelt one would go without its limit."""
+        self.find_columns(assets)
+
+    def find_columns(self, assets: Sequence[str]) -> tuple[NDArray[np.intp], ...]:
+        """The columns of each group's stocks, where CASH is the first of the assets."""
+        return _find_columns(self.groups, tuple(assets))
+
+    def apply(
+        self,
+        target: Array,
+        held: Array,
+        listed: Mask | None = None,
+        fee: float = 0.0,
+        assets: Sequence[str] = (),
+    ) -> Array:
+        """The weights [..., A] that are traded for when `target` is asked for; all arrays are [..., A].
+
+        Weight on unlisted stocks (None: all are listed) and weight above a cap go to cash; then a trade beyond the
         turnover limit is carried out in part, every order by the same share. The turnover limit comes last and
         wins: a stock that drifted above its cap may take several sessions to come back under it.
+        assets: names of the columns, which limits of groups need.
 
         >>> Limits(max_weight=0.4).apply(np.array([0.0, 0.7, 0.3]), np.array([1.0, 0.0, 0.0])).round(6).tolist()
         [0.3, 0.4, 0.3]
         """
         if self.max_turnover is None:
-            return self._cap(target, listed)
-        return self.execute(target, held, listed, fee)[0]
+            return self.cap(target, listed, assets)
+        return self.execute(target, held, listed, fee, assets)[0]
 
     def execute(
-        self, target: Array, held: Array, listed: Mask | None = None, fee: float = 0.0
+        self,
+        target: Array,
+        held: Array,
+        listed: Mask | None = None,
+        fee: float = 0.0,
+        assets: Sequence[str] = (),
     ) -> tuple[Array, Array, Array]:
         """`apply` and, of the trade that follows, what `trade` and `turnover` say [...]."""
-        target = self._cap(target, listed)
+        target = self.cap(target, listed, assets)
         kept, traded = rebalance(held, target, fee)
         if self.max_turnover is None or not np.count_nonzero(traded > self.max_turnover):
             return target, kept, traded
@@ -67,15 +145,62 @@ class Limits(Settings):
         partly = held + (share * kept / left)[..., None] * (target - held)
         return np.where((share < 1.0)[..., None], partly, target), left, share * traded
 
-    def _cap(self, target: Array, listed: Mask | None) -> Array:
+    def cap(self, target: Array, listed: Mask | None = None, assets: Sequence[str] = ()) -> Array:
+        """The target [..., A] with what is unlisted or above a cap in cash; weights within the caps are unchanged.
+
+        A stock above its cap gets the cap, and then the stocks of a group above its cap are scaled by one factor.
+
+        >>> tech = GroupLimit(name="tech", tickers=("A", "B"), max_weight=0.5)
+        >>> Limits(groups=[tech]).cap(np.array([0.0, 0.6, 0.2, 0.2]), assets=("CASH", "A", "B", "C")).round(6).tolist()
+        [0.3, 0.375, 0.125, 0.2]
+        """
         allowed = target
         if listed is not None and np.count_nonzero(listed) < listed.size:
             allowed = np.where(listed, target, 0.0)
         if self.max_weight is not None:
             allowed = np.minimum(allowed, self.max_weight)
+        for group, columns in zip(self.groups, self.find_columns(assets), strict=True):
+            together = np.add.reduce(allowed[..., columns], axis=-1)
+            if np.count_nonzero(together > group.max_weight):
+                if allowed is target:
+                    allowed = target.copy()
+                # A little less, so that rounding leaves no sum above the cap, and a second time nothing changes.
+                cut = group.max_weight / np.maximum(together, TINY) * (1.0 - len(columns) * np.finfo(float).eps)
+                allowed[..., columns] *= np.where(together > group.max_weight, cut, 1.0)[..., None]
         if allowed is not target:
             allowed[..., 0] = target[..., 0] + np.add.reduce(target[..., 1:] - allowed[..., 1:], axis=-1)
         return allowed
+
+
+def _find_tighter(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else min(one, other)
+
+
+def _join_groups(ours: tuple[GroupLimit, ...], theirs: tuple[GroupLimit, ...]) -> tuple[GroupLimit, ...]:
+    """Both limits of a group that has two, under names that differ."""
+    names = {group.name for group in ours}
+    joined = [*ours]
+    for group in theirs:
+        if group not in ours:
+            name = f"{group.name} (2)" if group.name in names else group.name
+            joined.append(group.model_copy(update={"name": name}))
+    return tuple(joined)
+
+
+@lru_cache(maxsize=64)
+def _find_columns(groups: tuple[GroupLimit, ...], assets: tuple[str, ...]) -> tuple[NDArray[np.intp], ...]:
+    """The columns of each group's stocks."""
+    found = []
+    for group in groups:
+        strange = next((ticker for ticker in group.tickers if ticker == CASH or ticker not in assets), None)
+        if strange is not None:
+            stocks = assets[1:]
+            raise SettingsError(
+                f"groups: {strange} of the group {group.name} is not among the prices' {len(stocks)} stocks"
+                f"{did_you_mean(strange, stocks)}; correct it or leave it out of the groups."
+            )
+        found.append(np.array([assets.index(ticker) for ticker in group.tickers]))
+    return tuple(found)
 
 
 def check_weights(weights: ArrayLike, shape: tuple[int, ...]) -> Array:

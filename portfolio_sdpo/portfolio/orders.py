@@ -18,7 +18,7 @@ from pydantic import Field
 
 from portfolio_sdpo.errors import OrderError, did_you_mean
 from portfolio_sdpo.portfolio.accounting import trade
-from portfolio_sdpo.portfolio.limits import check_weights
+from portfolio_sdpo.portfolio.limits import GroupLimit, Limits, check_weights
 from portfolio_sdpo.portfolio.market import CASH, Array
 from portfolio_sdpo.settings import Settings
 
@@ -45,6 +45,8 @@ class OrderSettings(Settings):
     """No order below this share of the account's value: such a position stays as it is."""
     max_weight: float | None = Field(default=None, gt=0, le=1)
     """Rounding lifts no position above this share of the account."""
+    groups: tuple[GroupLimit, ...] = ()
+    """Nor all stocks of a group together above its largest weight."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ def make_orders(
     A position becomes the whole number of lots below its target, or the one above it: all are rounded down, then the
     largest remainders are rounded up as long as the stocks together stay within their target and none passes the
     cap. Orders below the threshold are left out. Where purchases then cost more than there is, since a sale was left
-    out, all of them are reduced by the same share.
+    out, all of them are reduced by the same share; where such a sale keeps a group above its cap, nothing of the group
+    is bought.
 
     Examples
     --------
@@ -152,7 +155,9 @@ def make_orders(
         raise OrderError("The account is worth less than a cent: correct the shares or the money that it holds.")
     if not value <= MOST:
         raise OrderError(f"The account is worth more than {MOST:,.0f}: correct the shares or the money that it holds.")
-    desk = _Desk(prices, owned, account.cash, value, settings)
+    groups = Limits(groups=settings.groups).find_columns((CASH, *tickers))
+    members = tuple((columns - 1, group.max_weight) for columns, group in zip(groups, settings.groups, strict=True))
+    desk = _Desk(prices, owned, account.cash, value, settings, members)
     wanted = _to_money(weights, np.concatenate([[account.cash], owned * prices]) / value, value, desk.fee)
     nearest = desk.round(wanted)
     lots = desk.afford(desk.leave_out(nearest))
@@ -196,6 +201,8 @@ class _Desk:
     cash: float
     value: float
     settings: OrderSettings
+    groups: tuple[tuple[NDArray[np.intp], float], ...] = ()
+    """Each group's stocks and their largest weight."""
 
     @property
     def fee(self) -> float:
@@ -221,11 +228,18 @@ class _Desk:
         lots = np.maximum(np.floor(exact + ROUNDING), self._least)
         remainder = exact - lots
         spare = float(remainder @ self.unit)
-        room = (self.settings.max_weight or 1.0) * self.value - self._position(lots)
+        position = self._position(lots)
+        room = (self.settings.max_weight or 1.0) * self.value - position
+        left = [cap * self.value - float(position[columns].sum()) for columns, cap in self.groups]
         for i in np.argsort(-remainder, kind="stable"):
-            if remainder[i] > ROUNDING and self.unit[i] <= spare and room[i] >= self.unit[i]:
+            price = float(self.unit[i])
+            within = [number for number, (columns, _) in enumerate(self.groups) if i in columns]
+            fits = price <= min([spare, float(room[i]), *(left[number] for number in within)])
+            if remainder[i] > ROUNDING and fits:
                 lots[i] += 1.0
-                spare -= float(self.unit[i])
+                spare -= price
+                for number in within:
+                    left[number] -= price
         return self.keep_cap(lots)
 
     def leave_out(self, lots: Lots) -> Lots:
@@ -234,7 +248,8 @@ class _Desk:
         return np.where(small, 0.0, lots)
 
     def afford(self, lots: Lots) -> Lots:
-        """With purchases that the money suffices for."""
+        """With purchases that the money suffices for, and the caps of groups whose sales were left out."""
+        lots = self.leave_out(self.keep_groups(lots, np.minimum(lots, 0.0)))
         while (missing := -self.cash_after(lots)) > 0.0:
             bought = np.maximum(lots, 0.0)
             cost = float(bought @ self.unit) * (1.0 + self.fee)
@@ -247,13 +262,26 @@ class _Desk:
     def keep_cap(self, lots: Lots) -> Lots:
         """With no position above the cap, of an account that fees have made smaller; an odd lot cannot be sold."""
         cap = self.settings.max_weight
-        while cap is not None:
+        while cap is not None or self.groups:
             total = self.value - math.fsum(self.bill(lots)[1])
-            excess = self._position(lots) - cap * total * (1.0 + ROUNDING)
+            excess = self._position(lots) - (math.inf if cap is None else cap) * total * (1.0 + ROUNDING)
             fewer = np.maximum(lots - np.ceil(np.maximum(excess, 0.0) / self.unit), self._least)
+            fewer = self.keep_groups(fewer, self._least)
             if (fewer == lots).all():
                 break
             lots = fewer
+        return lots
+
+    def keep_groups(self, lots: Lots, least: Lots) -> Lots:
+        """With no group above its cap, as far as lots down to `least` [N] suffice; the largest positions go first."""
+        total = self.value - math.fsum(self.bill(lots)[1])
+        for columns, cap in self.groups:
+            for i in columns[np.argsort(-self._position(lots)[columns], kind="stable")]:
+                excess = float(self._position(lots)[columns].sum()) - cap * total * (1.0 + ROUNDING)
+                if excess > 0.0:
+                    fewer = lots.copy()
+                    fewer[i] = max(lots[i] - math.ceil(excess / self.unit[i]), least[i])
+                    lots = fewer
         return lots
 
     @property

@@ -22,6 +22,7 @@ from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.agent import AgentSettings, name_kind
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
+from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Cash, parse_cash
 from portfolio_sdpo.portfolio.return_measures import Volatility
 from portfolio_sdpo.portfolio.shared_policy import SharedPolicySettings
@@ -175,6 +176,7 @@ class Plan(NamedTuple):
     shield: bool
     shield_form: ShieldForm
     execution: Execution
+    limits: Limits
 
 
 def plan(
@@ -191,10 +193,11 @@ def plan(
     shield: bool | None = None,
     shield_form: str | None = None,
     execution: str | None = None,
+    limits: Mapping[str, Any] | None = None,
 ) -> Plan:
     """A preset with changes: what is given here counts before the `config`, and that before the preset.
 
-    `algos`: of the preset, by default those that it shows, `["none"]` for none at all.
+    `algos`: of the preset, by default those that it shows, `["none"]` for none at all. `limits`: fields of `Limits`.
     """
     if name not in PRESETS:
         raise SettingsError(
@@ -227,8 +230,11 @@ def plan(
             for field, value in {"execution": execution, "shield_form": shield_form}.items()
         }
     )
+    asked, changed = {"limits": config.pop("limits", {})}, _present(limits or {})
+    caps = Limits.model_validate(_merge(asked, {"limits": changed} if changed else {})["limits"])
     changes = {
         "limit": limit.model_dump(),
+        "limits": caps.model_dump(),
         "fee": fee_bps / 1e4,
         "execution": shared.execution,
         "shield_form": shared.shield_form,
@@ -248,6 +254,7 @@ def plan(
         shield=base.shield if shield is None else shield,
         shield_form=shared.shield_form,
         execution=shared.execution,
+        limits=caps,
     )
 
 

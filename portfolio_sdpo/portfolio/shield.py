@@ -1,5 +1,8 @@
 """The shield: the last check between weights and market, separate from what chose the weights.
 
+`shield` makes the CVaR limit hold, and `shield_within` the caps and the limit on turnover as well; backtests, the
+service and orders share the latter.
+
 Risky weights are scaled towards cash by one factor κ, so that the CVaR limit holds. There are two forms of the rule:
 
     calibrated  the default: `calibrated_shield`, made for trading at the next close
@@ -12,7 +15,7 @@ risk: κ is at most what it would be without that session.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, Self
 
 import numpy as np
@@ -27,12 +30,12 @@ from portfolio_sdpo.portfolio.calibrated_shield import (
 )
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit, ShieldedWeights
 from portfolio_sdpo.portfolio.filtered_shield import shield_by_scenarios
-from portfolio_sdpo.portfolio.limits import check_weights
+from portfolio_sdpo.portfolio.limits import TOLERANCE, Limits, check_weights
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array, Market
 from portfolio_sdpo.prices.cleaning.checks import LARGE_MOVE
 from portfolio_sdpo.prices.frequency import name_session
 
-__all__ = ["AccountRecord", "CvarLimit", "ShieldForm", "ShieldedWeights", "shield"]
+__all__ = ["AccountRecord", "CvarLimit", "ShieldForm", "ShieldedWeights", "shield", "shield_within"]
 
 ShieldForm = Literal["calibrated", "filtered"]
 
@@ -105,6 +108,51 @@ def shield(
         removed=tuple(history.assets[i] for i in np.flatnonzero(weights > kept) if i > 0),
         meets=(1.0 + cash) ** limit.horizon - 1.0 >= limit.bound,
         findings=past.describe(),
+    )
+
+
+def shield_within(
+    weights: Array,
+    history: Market,
+    limit: CvarLimit | None = None,
+    limits: Limits | None = None,
+    *,
+    held: Array | None = None,
+    form: ShieldForm = "calibrated",
+    record: AccountRecord | None = None,
+) -> ShieldedWeights:
+    """The weights [A] within their caps, behind the shield, and as far as the limit on turnover lets them be traded.
+
+    Caps come first: what is within them stays so when the shield scales it towards cash, so both hold. Then, where the
+    account holds `held` [A], a trade beyond the limit on turnover is carried out in part; where what is held breaks a
+    cap or the CVaR limit, more is sold than that, since these come first. Without `held` nothing is known to be traded.
+    """
+    limits = limits or Limits()
+
+    def allow(wanted: Array) -> ShieldedWeights:
+        return shield(limits.cap(wanted, None, history.assets), history, limit, form=form, record=record)
+
+    whole = allow(weights)
+    if held is None or limits.max_turnover is None:
+        return whole
+    partly = limits.apply(whole.weights, held, history.listed[-1], assets=history.assets)
+    change = float(np.abs(whole.weights - held).sum())
+    if change == 0.0 or np.array_equal(partly, whole.weights):
+        return whole
+    allowed, traded = allow(partly), float(np.abs(partly - held).sum()) / change
+    sentence = (
+        f"The limit of {limits.max_turnover:.0%} on turnover leaves {traded:.0%} of the change that is wanted; the "
+        "rest follows at later decisions."
+    )
+    if np.abs(allowed.weights - partly).max() > TOLERANCE:
+        sentence += " What the caps and the shield sell comes on top."
+    return replace(
+        allowed,
+        kappa=whole.kappa,
+        before=whole.before,
+        removed=whole.removed,
+        findings=(*whole.findings, sentence),
+        traded=traded,
     )
 
 

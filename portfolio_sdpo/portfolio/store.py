@@ -24,7 +24,7 @@ from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Array, Cash, Market, all_cash, load_latest, named_weights
 from portfolio_sdpo.portfolio.resume import resume_training
 from portfolio_sdpo.portfolio.shared_policy_agent import SharedPolicyAgent, build_agent
-from portfolio_sdpo.portfolio.shield import shield
+from portfolio_sdpo.portfolio.shield import shield_within
 from portfolio_sdpo.rl.checkpoint import checkpoint_bytes, fingerprint
 
 FOLDERS = FolderStore("agent", "train", "agents")
@@ -133,13 +133,16 @@ def agent_from_parts(parts: Mapping[str, bytes], folder: Path) -> Agent:
     return agent
 
 
-def today(agent: Agent, market: Market, weights: Array, promised: float | None = None) -> dict[str, Any]:
+def today(
+    agent: Agent, market: Market, weights: Array, promised: float | None = None, held: Array | None = None
+) -> dict[str, Any]:
     """Weights before and after the shield, and their CVaR against the limit: as trained for, and on the past.
 
-    promised: what `estimate_promise` of this agent at this close is, if it is known.
+    promised: what `estimate_promise` of this agent at this close is, if it is known. held: what the account holds [A],
+    from which a limit on turnover counts.
     """
-    limit = agent.settings.limit
-    checked = shield(weights, market, limit, form=agent.settings.shield_form)
+    limit, limits = agent.settings.limit, agent.settings.limits
+    checked = shield_within(weights, market, limit, limits, held=held, form=agent.settings.shield_form)
     return {
         "weights": named_weights(market.assets, weights),
         "shielded": named_weights(market.assets, checked.weights),
@@ -151,5 +154,6 @@ def today(agent: Agent, market: Market, weights: Array, promised: float | None =
         "removed": list(checked.removed),
         "meets": checked.meets,
         "findings": list(checked.findings),
+        "traded": checked.traded,
         **({"evidence": agent.describe_evidence()} if isinstance(agent, SharedPolicyAgent) else {}),
     }

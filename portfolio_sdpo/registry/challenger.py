@@ -17,6 +17,7 @@ from portfolio_sdpo.errors import (
     SettingsError,
 )
 from portfolio_sdpo.portfolio.agent import Agent
+from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.resume import ResumableAgent, make_run_id
 from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
@@ -67,7 +68,7 @@ class Challenge:
             assert champion.agent is not None
             try:
                 lineage = self._make_lineage(plan, champion.agent, parent, market, days, (0.0, share))
-                track, shield_days = self._simulate(lineage, market, limit, days)
+                track, shield_days = self._simulate(lineage, market, limit, days, plan.settings.limits)
             except DivergenceError as error:
                 fresh_start = f"continuing from the champion diverged ({flatten(error)})"
                 parent, lineage = None, None
@@ -75,7 +76,7 @@ class Challenge:
                 share = 0.5
         if lineage is None:
             lineage = self._make_lineage(plan, None, None, market, days, (0.0, share))
-            track, shield_days = self._simulate(lineage, market, limit, days)
+            track, shield_days = self._simulate(lineage, market, limit, days, plan.settings.limits)
         agent = lineage.agent
         if agent.as_of != market.dates[-1]:
             raise HistoryError(
@@ -163,12 +164,12 @@ class Challenge:
         return Lineage(make_stand_in, member, record, days, watch)
 
     def _simulate(
-        self, lineage: Lineage, market: Market, limit: CvarLimit, days: Days
+        self, lineage: Lineage, market: Market, limit: CvarLimit, days: Days, limits: Limits
     ) -> tuple[Track, list[dict[str, Any]]]:
         """The shielded track of a lineage with the fee and the execution of the challenger."""
         settings, done = self.plan.settings, False
         try:
-            simulated = simulate_lineage(lineage, market, limit, days, settings.fee, settings.execution)
+            simulated = simulate_lineage(lineage, market, limit, days, settings.fee, settings.execution, limits)
             done = True
             return simulated
         finally:
@@ -194,7 +195,7 @@ class Challenge:
         market = _select_assets(self.market, champion.model.assets)
         try:
             lineage = self._make_lineage(plan, champion.agent, champion.model, market, days, shares)
-            track, _ = self._simulate(lineage, market, plan.settings.limit, days)
+            track, _ = self._simulate(lineage, market, plan.settings.limit, days, plan.settings.limits)
         except RegistryUnavailableError:
             raise
         except PortfolioSdpoError as error:

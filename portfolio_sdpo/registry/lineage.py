@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.backtest.shielded import shield_strategy
+from portfolio_sdpo.backtest.shielded import find_remaining_limits, shield_strategy
 from portfolio_sdpo.backtest.simulate import DecisionReplay, Track, simulate
 from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.agent import Agent
+from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Array, Market, named_weights
 from portfolio_sdpo.portfolio.resume import ResumableAgent
 from portfolio_sdpo.portfolio.shield import CvarLimit
@@ -142,10 +143,15 @@ def simulate_lineage(
     days: tuple[np.datetime64, np.datetime64],
     fee: float,
     execution: Execution,
+    limits: Limits | None = None,
 ) -> tuple[Track, list[dict[str, Any]]]:
-    """The shielded track of a lineage over the days, and what the shield found on each of them, as in a backtest."""
+    """The shielded track of a lineage over the days, and what the shield found on each of them, as in a backtest.
+
+    limits: of the lineage's agents.
+    """
+    limits = limits or Limits()
     common: dict[str, Any] = {"start": days[0], "end": days[1], "fee": fee, "execution": execution}
-    simulate(market, lineage, **common)
-    replay = DecisionReplay(lineage.name, lineage.decisions)
-    shielded = shield_strategy(replay, limit, form=lineage.agent.settings.shield_form, execution=execution)
-    return simulate(market, shielded, **common), shielded.days
+    simulate(market, lineage, **common, limits=limits)
+    replay, form = DecisionReplay(lineage.name, lineage.decisions), lineage.agent.settings.shield_form
+    shielded = shield_strategy(replay, limit, form=form, execution=execution, limits=limits)
+    return simulate(market, shielded, **common, limits=find_remaining_limits(limits, form)), shielded.days

@@ -113,10 +113,10 @@ class Models(Repository):
         agent_from_parts(parts, folder or Path())  # an agent that cannot be loaded is not registered
         hashes = {name: hash_bytes(content) for name, content in parts.items()}
         config = json.loads(parts[CONFIG])
-        if (config.get("allocator") or {}).get("max_weight") is not None:
+        if (config.get("allocator") or {}).get("max_weight") is not None and "limits" not in config["settings"]:
             raise SettingsError(
-                f"max_weight: this policy holds at most {config['allocator']['max_weight']:g} of a stock, which the "
-                "service does not apply yet; fit it without max_weight to register it."
+                f"max_weight: this policy holds at most {config['allocator']['max_weight']:g} of a stock, and it was "
+                "saved by a version that did not store that with the model; fit and save it again to register it."
             )
         row = _make_row(config, hashes, parent, metrics, label)
         while True:

@@ -22,6 +22,7 @@ from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.accounting import Execution, check_execution
 from portfolio_sdpo.portfolio.allocator import SafeAllocator
+from portfolio_sdpo.portfolio.groups import read_groups
 from portfolio_sdpo.portfolio.market import load_frame
 from portfolio_sdpo.portfolio.shield import CvarLimit, ShieldForm
 from portfolio_sdpo.prices.frame_checks import check_prices
@@ -46,6 +47,7 @@ def backtest(
     horizon: int | None = None,
     max_weight: float | None = None,
     max_turnover: float | None = None,
+    groups: Any = None,
     intervals: bool | int = True,
     seed: int = 0,
     jobs: int = 1,
@@ -96,6 +98,8 @@ def backtest(
         -0.05, 0.05 and 15: the worst 5 % of 15-session periods may lose 5 % on average.
     max_weight, max_turnover : float, optional
         Limits on every decision of every strategy: the largest weight of a stock, the largest share of wealth traded.
+    groups : path or DataFrame, optional
+        Largest weights of groups of stocks, also for every strategy: columns `ticker`, `group` and `max_weight`.
     intervals : bool or int, default True
         Whether to draw bootstrap intervals and tests, which takes some time; a number is that of the draws (1000).
     seed : int, default 0
@@ -157,7 +161,7 @@ def backtest(
         execution=_find_execution(named) if execution is None else check_execution(execution),
         shield_form=_find_shield_form(named),
         limit=_find_limit(named, {"bound": cvar, "alpha": alpha, "horizon": horizon}),
-        limits={"max_weight": max_weight, "max_turnover": max_turnover},
+        limits={"max_weight": max_weight, "max_turnover": max_turnover, "groups": read_groups(groups)},
         bootstrap={"seed": seed, **({} if intervals is True else {"draws": intervals})} if intervals else None,
     )
     if jobs < 1:

@@ -150,7 +150,7 @@ class ChampionDecisions:
             version, market, data, remarks = self._load_latest(model)
             market, left_out = leave_out_suspicious(market, self.now().astimezone(UTC).date(), suspicious, model.as_of)
             held = None if weigh is None else weigh(market)
-            key = model.id, f"{version.digest} until {market.dates[-1]}{_name_held(held)}"
+            key = model.id, f"{version.digest} until {market.dates[-1]}{_name_held(model, held)}"
             decision = self._look_up(key) or self._compute(model, market, data, held, watch)
             if decision.remarks != (*left_out, *remarks):
                 decision = replace(decision, remarks=(*left_out, *remarks))
@@ -242,9 +242,15 @@ class ChampionDecisions:
             raise NotServableError("cannot-decide", str(error)) from None
 
 
-def _name_held(held: Array | None) -> str:
-    """The part of a decision's key that tells holdings apart; an account in cash is what nothing held is."""
-    return "" if held is None or held[0] == 1.0 else f" holding {hashlib.sha256(held.tobytes()).hexdigest()}"
+def _name_held(model: Model, held: Array | None) -> str:
+    """The part of a decision's key that tells holdings apart; an account in cash is what nothing held is.
+
+    It is not for a model with a limit on turnover, which counts only where it is known what is held.
+    """
+    limited = model.settings.get("limits", {}).get("max_turnover") is not None
+    if held is None or (held[0] == 1.0 and not limited):
+        return ""
+    return f" holding {hashlib.sha256(held.tobytes()).hexdigest()}"
 
 
 def _find_prices(snapshot: str | None) -> PriceVersion:

@@ -55,7 +55,7 @@ def decide(
     """
     weights = agent.decide(market, all_cash(len(market.assets)) if held is None else held)
     last: date = market.dates[-1].astype(date)
-    return Decision(market.assets, last, today(agent, market, weights, promised), data, agent.waiting)
+    return Decision(market.assets, last, today(agent, market, weights, promised, held), data, agent.waiting)
 
 
 class TrainedAgents:

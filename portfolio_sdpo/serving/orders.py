@@ -20,6 +20,7 @@ from pydantic import ConfigDict, Field
 
 from portfolio_sdpo.errors import OrderError, PortfolioSdpoError, SnapshotError
 from portfolio_sdpo.portfolio.account import Holding, open_account
+from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import CASH, Array, Market
 from portfolio_sdpo.portfolio.orders import MOST, Account, OrderSettings, OrderSheet, make_orders
 from portfolio_sdpo.prices.snapshots import Store
@@ -177,7 +178,10 @@ def order_champion(
         closes = replace(closes, remarks=(*closes.remarks, old))
     assert state.model is not None
     fee = state.model.settings["fee"] * 1e4 if request.fee_bps is None else request.fee_bps
-    rules = OrderSettings(fee_bps=fee, lot=request.lot, threshold=request.threshold)
+    caps = Limits.model_validate(state.model.settings.get("limits", {}))
+    rules = OrderSettings(
+        fee_bps=fee, lot=request.lot, threshold=request.threshold, max_weight=caps.max_weight, groups=caps.groups
+    )
     target = _drop_dust(content, account, closes, rules)
     return _describe(answer, make_orders(target, account, closes.prices, rules), closes)
 
@@ -191,6 +195,12 @@ def explain_shield(answer: Answer) -> str:
         return f"The agent waits in cash: {decision.waiting}."
     today = decision.today
     wanted, allowed = 1.0 - today["weights"].get(CASH, 0.0), 1.0 - content.weights[CASH]
+    share = today.get("traded", 1.0)
+    if share < 1.0:
+        return (
+            f"The agent wants {wanted:.1%} in stocks; its limit on turnover leaves {share:.0%} of the change that the "
+            f"shield allows, and {allowed:.1%} after it."
+        )
     limit, past = f"the limit of {content.limit.bound:.2%}", "CVaR on past prices"
     if allowed >= wanted - SMALLEST_WEIGHT:
         return (

@@ -34,6 +34,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
+NOT_TYPED = (
+    "train --out typo.toml/agent",
+    "data import nowhere.csv --name x",
+    "data import typo.toml --name x --layout logn",
+    "data show nien",
+    "models show champion",
+    "models list --registry typo.toml/registry.db",
+)
+"""Right as they were typed, but for what they find there."""
+
+
 def call(line: str, code: int = 1):
     result = CliRunner().invoke(cli.build_app(), line.split())
     assert result.exit_code == code, result.output
@@ -46,7 +57,7 @@ def call(line: str, code: int = 1):
         ("train --algo sdop", "algo: there is no agent 'sdop' (did you mean 'sdpo'?)"),
         ("train --preset DEFUALT", "(did you mean 'default'?)"),
         ("train --config bad.toml", "bad.toml is not TOML"),
-        ("train --config typo.toml", "AgentSettings.histroy: there is no such field (did you mean 'history'?)"),
+        ("train --config typo.toml", "histroy: there is no such field (did you mean 'history'?)"),
         ("train --preset lstm --config inner.toml", "there is no such field (did you mean 'learning_rate'?)"),
         ("train --config limit.toml", "bond: there is no such field (did you mean 'bound'?)"),
         ("train --out typo.toml/agent", "name another folder"),
@@ -67,7 +78,7 @@ def call(line: str, code: int = 1):
     ],
 )
 def test_a_mistake_is_one_sentence_with_the_next_step(line: str, told: str):
-    result = call(line)
+    result = call(line, 1 if line in NOT_TYPED else 2)
     assert told in result.stderr
     assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1 and result.stdout == ""
 
@@ -80,10 +91,10 @@ def test_a_wrong_ticker_gets_the_right_one():
 @pytest.mark.parametrize(
     ("line", "code", "kind", "told"),
     [
-        ("train --json --algo sdop", 1, "SettingsError", "did you mean 'sdpo'?"),
+        ("train --json --algo sdop", 2, "SettingsError", "did you mean 'sdpo'?"),
         ("data show nien --json", 1, "SnapshotError", "There is no snapshot nien"),
         ("models show xyz --json", 1, "NotRegisteredError", "xyz"),
-        ("train --json --seed minus", 2, "UsageError", "--seed"),
+        ("train --json --seeds minus", 2, "UsageError", "--seeds"),
         ("models promote --json", 2, "UsageError", "Missing"),
         ("bakctest --json", 2, "UsageError", "Did you mean 'backtest'?"),
     ],
@@ -93,6 +104,25 @@ def test_errors_for_machines_are_one_json_object_on_stderr(line: str, code: int,
     error = json.loads(result.stderr)
     assert error.keys() == {"error", "kind"} and error["kind"] == kind and told in error["error"]
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "train --fee-bps -3",
+            "--fee-bps: must be hundredths of a percent from 0 to below 10,000, such as 5 (got -3).",
+        ),
+        ("retrain --alpha 5", "--alpha: must be a share between 0 and 1, such as 0.05 for 5 % (got 5)."),
+        ("train --bound 0.05", "--bound: a loss is negative, and a share: give -0.05 for 5 % (got 0.05)."),
+        ("backtest --max-turnover -1", "--max-turnover: must be a share of the account from 0 on (got -1)."),
+        ("backtest --strategies magic", "strategies: there is no 'magic'; there are cash, equal-weight"),
+        ("orders", "There is no account: give its value with --account, its holdings with --holdings, or both."),
+    ],
+)
+def test_a_wrong_command_line_is_told_in_its_own_words(line: str, told: str):
+    result = call(line, 2)
+    assert result.stderr.startswith(f"Error: {told}") and result.stderr.count("\n") == 1 and result.stdout == ""
 
 
 @pytest.fixture
@@ -166,4 +196,4 @@ def test_stdout_can_be_closed_early():
 
 
 def test_an_error_of_ours_names_its_class():
-    assert json.loads(call("retrain --json --preset magic").stderr)["kind"] == SettingsError.__name__
+    assert json.loads(call("retrain --json --preset magic", 2).stderr)["kind"] == SettingsError.__name__

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from portfolio_sdpo import cli
 from portfolio_sdpo.cli._examples import HEADING, WIDTH
 from portfolio_sdpo.cli._frame import PROGRAM
+from portfolio_sdpo.portfolio.presets import plan
 
 ROOT = typer.main.get_command(cli.build_app())
 SPEAKS_ELSEWHERE = {"serve", "dashboard"}
@@ -70,6 +71,35 @@ def test_switches_are_shown_without_a_value(name: str):
     """Else one would type `--json true`."""
     page = CliRunner().invoke(cli.build_app(), [*name.split(), "--help"]).stdout
     assert "--help" in page and "bool" not in page
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_says_what_stands_for_it_where_it_is_left_out(name: str):
+    page = CliRunner().invoke(cli.build_app(), [*name.split(), "--help"], env={"COLUMNS": "400"}).stdout
+    lines = [line for line in page.splitlines() if line.startswith("│")]
+    for parameter in COMMANDS[name].params:
+        if parameter.param_type_name == "option" and not parameter.required and not parameter.is_flag:
+            (line,) = [line for line in lines if f" {parameter.opts[0]} " in line]
+            assert "[default: " in line, line
+
+
+def test_defaults_of_the_preset_are_told_as_they_are():
+    """They are written down twice, so that help need not import what knows them."""
+    chosen = plan("default")
+    told = {parameter.opts[0]: parameter.show_default for parameter in COMMANDS["backtest"].params}
+    known = {
+        "--alpha": f"{chosen.limit.alpha:g}",
+        "--bound": f"{chosen.limit.bound:g}",
+        "--horizon": f"{chosen.limit.horizon}",
+        "--fee-bps": f"{chosen.fee_bps:g}",
+        "--cash": chosen.cash,
+        "--execution": chosen.execution,
+        "--algo": ",".join(chosen.agents),
+        "--shield-form": chosen.shield_form,
+    }
+    assert {option: told[option] for option in known} == {
+        option: f"{value} in the preset default" for option, value in known.items()
+    }
 
 
 def test_an_example_that_is_wrong_would_be_noticed():

@@ -37,4 +37,4 @@ def test_keys_from_making_to_revoking():
     records = {each["name"]: each for each in json.loads(run("list", "--json").stdout)["keys"]}
     assert records["nightly"]["revoked_at"] and records["desk"]["revoked_at"] is None
     assert run("revoke", key.id).exit_code == 1
-    assert run("create", "x", "--scope", "write").exit_code == 1
+    assert run("create", "x", "--scope", "write").exit_code == 2

@@ -82,9 +82,9 @@ def test_every_command_has_help():
         walk(command, [name])
 
 
-def test_error_of_ours_is_one_sentence_and_exit_code_1(app: typer.Typer):
+def test_a_wrong_setting_is_one_sentence_and_exit_code_2(app: typer.Typer):
     result = CliRunner().invoke(app, ["fail", "ours"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr == "Error: CVaR.alpha: must lie strictly between 0 and 1 (got 1.5).\n"
 

@@ -74,4 +74,4 @@ def test_without_runs_the_page_says_so(home: Path):
 )
 def test_wrong_options_are_one_sentence(arguments, sentence):
     result = call(*arguments)
-    assert result.exit_code == 1 and sentence in result.stderr and len(result.stderr.splitlines()) == 1
+    assert result.exit_code == 2 and sentence in result.stderr and len(result.stderr.splitlines()) == 1

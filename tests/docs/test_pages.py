@@ -122,7 +122,7 @@ def test_commands_are_found(line: str, found: list[list[str]]):
     [
         ("data fech", "No such command"),
         ("backtest --no-such-option", "No such option"),
-        ("train --seed x", "integer"),
+        ("train --seeds x", "integer"),
         ("models promote", "Missing"),
     ],
 )

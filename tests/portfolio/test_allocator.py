@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portfolio_sdpo import backtest
 from portfolio_sdpo.errors import (
     CheckpointError,
     DataQualityError,
@@ -161,6 +162,34 @@ def _fitted_early(frame):
     return _EARLY["policy"]
 
 
+def test_caps_and_turnover_are_part_of_what_is_saved(frame, tmp_path):
+    groups = pd.DataFrame({"ticker": ["S0", "S1"], "group": "pair", "max_weight": 0.25})
+    policy = SafeAllocator(**COMMON, max_weight=0.2, max_turnover=0.1, groups=groups, seed=3).fit(frame.iloc[:140])
+    assert policy.weights_[["S0", "S1"]].sum() <= 0.25 and (policy.weights_.iloc[1:] <= 0.2).all()
+    assert policy.weights_.iloc[1:].sum() > 0.2  # what is held is not known, so no turnover is
+    held = {"S2": 0.15}
+    weights = policy.predict(frame, held=held)
+    assert abs(weights - pd.Series(held).reindex(weights.index).fillna(0)).iloc[1:].sum() <= 0.1 + 1e-9
+    assert "on turnover leaves" in weights.attrs["findings"][-1]
+    loaded = SafeAllocator.load(policy.save(tmp_path / "saved"))
+    assert (loaded.max_weight, loaded.max_turnover) == (0.2, 0.1)
+    pd.testing.assert_series_equal(loaded.predict(frame, held=held), weights)
+    limits = load_agent(tmp_path / "saved").settings.limits
+    assert limits.groups[0].tickers == ("S0", "S1") and limits.max_turnover == 0.1
+    with pytest.raises(SettingsError, match="they were changed after the fit"):
+        policy.set_params(max_weight=0.5).save(tmp_path / "other")
+
+
+def test_a_backtest_keeps_a_policy_within_its_own_limits(frame):
+    policy = SafeAllocator(**COMMON, max_turnover=0.1, max_weight=0.2, seed=3)
+    result = backtest(frame, {"slow": policy, "1/N": "equal-weight"}, start=frame.index[100], intervals=False)
+    trades = result.record.trades
+    change = (trades["weight_after"] - trades["weight_before"]).abs()
+    traded = change.groupby([trades["strategy"], trades["date"]]).sum()
+    assert 0.09 < traded["slow"].max() <= 0.101 < traded["1/N"].max()
+    assert (result.weights["slow + shield"].drop(columns="CASH") <= 0.2 + 1e-12).all(axis=None)
+
+
 def test_what_is_held_counts(frame, fitted):
     as_mapping = fitted.predict(frame, held={"S0": 0.5})
     pd.testing.assert_series_equal(fitted.predict(frame, held=pd.Series({"CASH": 0.5, "S0": 0.5})), as_mapping)
@@ -209,7 +238,7 @@ def test_a_policy_from_before_there_was_a_choice_keeps_what_was_chosen_for_it(fr
     folder = fitted.save(tmp_path / "policy")
     config = json.loads((folder / "config.json").read_text())
     del config["allocator"]["execution"]
-    for field in ("execution", "training", "shield_form"):
+    for field in ("execution", "training", "shield_form", "limits"):
         del config["settings"][field]
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "SHA256SUMS").unlink()
@@ -217,7 +246,8 @@ def test_a_policy_from_before_there_was_a_choice_keeps_what_was_chosen_for_it(fr
     again = loaded.strategy("again").settings
     assert (again.execution, again.training, again.shield_form) == ("same-close", "from-cash", "filtered")
     assert loaded.max_weight == 0.3
-    assert again == preset("lstm-same-close", config=QUICK, alpha=0.1, bound=-0.02, horizon=5, fee_bps=5.0)
+    old = {"alpha": 0.1, "bound": -0.02, "horizon": 5, "fee_bps": 5.0, "limits": {"max_weight": 0.3}}
+    assert again == preset("lstm-same-close", config=QUICK, **old)
     now = fitted.strategy("now").settings
     assert (now.execution, now.training, now.shield_form) == ("next-close", "as-deployed", "calibrated")
 
@@ -258,6 +288,8 @@ def test_copies_pickles_and_folders_are_the_same_policy(frame, fitted, tmp_path)
         ({"horizon": 1.5}, "horizon: must be a number of sessions"),
         ({"fee_bps": -1}, "fee_bps: must be basis points"),
         ({"max_weight": 40}, "max_weight: must be a share of at most 1"),
+        ({"max_turnover": -1}, "max_turnover: must be a share from 0 on"),
+        ({"groups": "nowhere.csv"}, "groups: there is no file nowhere.csv"),
         ({"seed": -1}, "seed: must be a whole number"),
         ({"cash": "lots"}, "cash: must be zero, tbill or a yearly rate"),
         ({"preset": "defualt"}, r"preset: there is no 'defualt' \(did you mean 'default'\?\)"),

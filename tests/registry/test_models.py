@@ -113,8 +113,9 @@ def test_what_is_no_agent_is_not_registered(registry, parts, variant, tmp_path):
         registry.add_parts(parts | {"evil.pkl": b""})
     with pytest.raises(RunError, match=r"config\.json does not describe an agent"):
         registry.add_parts(variant("x", created_at="yesterday"))
-    with pytest.raises(SettingsError, match=r"max_weight: this policy holds at most 0\.3 .* does not apply yet"):
-        registry.add_parts(variant("x", allocator={"max_weight": 0.3}))
+    before = {name: value for name, value in json.loads(parts["config.json"])["settings"].items() if name != "limits"}
+    with pytest.raises(SettingsError, match=r"max_weight: this policy holds at most 0\.3 .* fit and save it again"):
+        registry.add_parts(variant("x", allocator={"max_weight": 0.3}, settings=before))
     with pytest.raises(SettingsError, match="label: must not be empty"):
         registry.add_parts(parts, label=" ")
     with pytest.raises(SettingsError, match="label: must be plain text without NUL"):

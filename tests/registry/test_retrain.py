@@ -104,6 +104,22 @@ def test_as_a_backtest(local: Registry):
     np.testing.assert_allclose(mine.decide(market, held), theirs.decide(market, held), rtol=1e-5)
 
 
+def test_caps_are_handed_down(local: Registry, sample: pd.DataFrame, prices: Callable[..., str]):
+    """The challenger of the next night has them, and both were evaluated with them."""
+    caps = {"max_weight": 0.05, "max_turnover": 0.5, "groups": []}
+    first = go(local, prices(sample.iloc[:-5]), config={**QUICK, "limits": caps})
+    prices(sample)
+    second = retrain(RetrainSettings(holdout=20), registry=local)
+    assert (first.outcome, second.outcome) == ("promoted", "promoted") and second.model_id != first.model_id
+    for result in (first, second):
+        model = local.model(result.model_id)
+        assert model.settings["limits"] == caps
+        assert 0.0 < sum(w for name, w in model.config["today"]["shielded"].items() if name != "CASH") <= 0.15
+        assert model.metrics["challenger"]["turnover"] > 0.0
+        for weights in model.config["record"].values():
+            assert max((w for name, w in weights.items() if name != "CASH"), default=0.0) <= 0.05
+
+
 def test_same_again_is_nothing(local: Registry, sample: pd.DataFrame, prices: Callable[..., str]):
     prices(sample)
     first = go(local, "mine")

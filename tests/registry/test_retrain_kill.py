@@ -69,7 +69,7 @@ assert command(base, "--snapshot", "mine") == 0
 frame.to_csv(root / "mine.csv")
 
 # Half of them go on from the champion, half start from scratch.
-kinds = [("--update",), ("--update", "--seed", "1")]
+kinds = [("--update",), ("--update", "--seeds", "1")]
 took = []
 for number, kind in enumerate(kinds):
     home = root / f"timed-{number}"

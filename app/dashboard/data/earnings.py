@@ -16,7 +16,7 @@ import numpy as np
 
 from portfolio_sdpo.backtest.run import SHIELDED_BENCHMARKS
 from portfolio_sdpo.backtest.same_risk import compare_at_same_risk
-from portfolio_sdpo.backtest.shielded import shield_strategy
+from portfolio_sdpo.backtest.shielded import find_remaining_limits, shield_strategy
 from portfolio_sdpo.backtest.simulate import Track, simulate
 from portfolio_sdpo.backtest.strategies import BENCHMARKS, make_benchmark
 from portfolio_sdpo.errors import HistoryError, MissingExtraError
@@ -79,14 +79,15 @@ def find_earnings(registry: Registry, model: Model, promotion: Promotion) -> Ear
     agent = registry.load_agent(model.id)
     limit, settings = agent.settings.limit, agent.settings
     common: dict[str, Any] = {"start": first, "end": last, "fee": settings.fee, "execution": settings.execution}
+    limits, form = settings.limits, settings.shield_form
     lineage = Lineage(_refuse_stand_in, agent, record, (first, last))
-    track, _ = simulate_lineage(lineage, market, limit, (first, last), settings.fee, settings.execution)
+    track, _ = simulate_lineage(lineage, market, limit, (first, last), settings.fee, settings.execution, limits)
     rivals = {}
     for name in (each for each in SHIELDED_BENCHMARKS if each in BENCHMARKS):
         inner = make_benchmark(name, limit)
-        shielded = shield_strategy(inner, limit, form=settings.shield_form, execution=settings.execution)
+        shielded = shield_strategy(inner, limit, form=form, execution=settings.execution, limits=limits)
         with suppress(MissingExtraError):  # an optimiser that is not installed
-            rivals[name] = simulate(market, shielded, **common)
+            rivals[name] = simulate(market, shielded, **common, limits=find_remaining_limits(limits, form))
     return _compare(model, promotion, market, track, rivals, limit)
 
 

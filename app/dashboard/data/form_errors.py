@@ -45,7 +45,7 @@ UPLOAD_LABELS = {
 NO_SNAPSHOT = "upload prices on the Data page"
 
 _OWNER = re.compile(
-    r"(?:(?P<owner>[A-Z]\w*(?:Settings|Limits?|Repairs))(?:\.(?P<path>[\w.-]+))?: )?"
+    r"(?:(?P<owner>(?:[A-Z]\w*)?(?:Settings|Limits?|Repairs))(?:\.(?P<path>[\w.-]+))?: )?"
     r"(?:(?P<field>[a-z_]\w*): )?(?P<rest>.*)",
     re.DOTALL,
 )

@@ -100,7 +100,7 @@ class BacktestRequest(JobRequest):
             execution=planned.execution,
             shield_form=planned.shield_form,
             limit=planned.limit,
-            limits={"max_weight": self.max_weight, "max_turnover": None},
+            limits=planned.limits,
             shield=planned.shield,
             seeds=seeds,
             bootstrap={"seed": seeds[0]},
@@ -121,6 +121,7 @@ class BacktestRequest(JobRequest):
             fee_bps=self.fee_bps,
             cash=self.cash,
             shield=self.shield,
+            limits={"max_weight": self.max_weight},
         )
 
     def arguments(self) -> list[str]:

@@ -15,6 +15,7 @@ import streamlit as st
 
 from portfolio_sdpo.errors import PortfolioSdpoError
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
+from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.prices.update import update_snapshot
 from portfolio_sdpo.registry import Model, Promotion, Registry
@@ -77,6 +78,8 @@ def _show(answer: Answer, state: ChampionState, previous: Decision | None) -> No
             st.warning(each, icon=":material/warning:")
     show_html(f"<dl class='cards'>{''.join(_render_cards(content, state))}</dl>")
     st.markdown(explain_shield(answer))
+    if caps := _describe_caps(state):
+        st.caption(f"Caps of the model: {caps}.")
     before = None
     if previous is not None:
         before = {name: previous.today["shielded"].get(name, 0.0) for name in content.weights}
@@ -163,6 +166,12 @@ def _render_cards(content: Weights, state: ChampionState) -> list[str]:
     return found
 
 
+def _describe_caps(state: ChampionState) -> str:
+    """What the model may hold and trade at most, apart from its CVaR limit; empty where that is not limited."""
+    settings = {} if state.model is None else state.model.settings
+    return Limits.model_validate(settings.get("limits", {})).describe()
+
+
 def _render_facts(content: Weights, state: ChampionState) -> str:
     facts = {
         "Model": "none" if content.model is None else f"{content.model.id} ({_name_agent(content.model.label, state)})",
@@ -172,6 +181,7 @@ def _render_facts(content: Weights, state: ChampionState) -> str:
         if content.promised_cvar is None
         else _percent2(content.promised_cvar),
         "Risky weights kept by the shield": "none" if content.shield_factor is None else percent(content.shield_factor),
+        "Caps": _describe_caps(state) or "none",
         "Insufficient price history": ", ".join(content.removed) or "none",
     }
     return (

@@ -13,7 +13,7 @@ import pytest
 from portfolio_sdpo.portfolio.store import read_parts, train_agent
 from portfolio_sdpo.registry import Registry
 
-from .helpers import QUICK, Running, save_snapshot, serving
+from .helpers import CAPPED, QUICK, Running, save_snapshot, serving
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +31,7 @@ def models(_session_home: Path) -> dict[str, dict[str, bytes]]:
             "june": train_agent(QUICK, snapshot="until-june", seed=1, label="june"),
             "a": train_agent(QUICK, seed=3, label="a"),
             "b": train_agent(QUICK, seed=4, label="b"),
+            "capped": train_agent(CAPPED, snapshot="until-june", seed=1, label="capped"),
             # Cash itself loses more than the limit allows, so the shield cannot meet it.
             "unmet": train_agent(QUICK, cash=-0.5, seed=3, label="unmet"),
         }

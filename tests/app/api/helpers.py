@@ -14,6 +14,7 @@ import pandas as pd
 import uvicorn
 
 from portfolio_sdpo.portfolio.agent import AgentSettings
+from portfolio_sdpo.portfolio.limits import GroupLimit, Limits
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.manifest import Request
@@ -35,6 +36,17 @@ QUICK = AgentSettings(
     further=2,
     fee=0.0005,
     learner={"kind": "analytic", "hidden": (4, 4), "learning_rate": 0.1},
+)
+CAPPED = QUICK.model_copy(
+    update={
+        # A limit that leaves room, so that the caps bind.
+        "limit": CvarLimit(bound=-0.2),
+        "limits": Limits(
+            max_weight=0.08,
+            max_turnover=0.1,
+            groups=[GroupLimit(name="tech", tickers=("AAPL", "CSCO", "MSFT"), max_weight=0.15)],
+        ),
+    }
 )
 ANY_AGE = 1_000_000
 

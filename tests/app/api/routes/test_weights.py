@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from portfolio_sdpo.backtest.shielded import shield_strategy
 from portfolio_sdpo.backtest.simulate import simulate
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import load_market
-from portfolio_sdpo.portfolio.shield import shield
+from portfolio_sdpo.portfolio.shield import shield, shield_within
 from portfolio_sdpo.prices.snapshots import Store, content_hash
 from portfolio_sdpo.registry import Registry
 
@@ -45,6 +46,33 @@ def test_served_weights_are_those_of_the_backtest_to_the_last_digit(
     assert served["weights"] == backtest_weights(registry, model_id, day)
     assert next(iter(served["weights"])) == "CASH"
     assert sum(served["weights"].values()) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_capped_champion_is_served_as_it_was_tested(
+    serve: Callable[..., Any], champion: Callable[..., str], registry: Registry
+):
+    """The weights of a backtest with the same caps, to the last digit; for an account, within its limit on turnover."""
+    save_snapshot("until-june", "2021-07-14")
+    model_id = champion("capped")
+    running = serve()
+    served = running.settle().json()["weights"]
+    agent = registry.load_agent(model_id)
+    caps, market = agent.settings.limits, load_market(None, "zero", None, None)[0]
+    track = simulate(market, agent, start="2021-07-14", end="2021-07-30", fee=0.0005, limits=caps)
+    known = market.until(market.index_of("2021-07-14"))
+    expected = shield_within(track.decisions[known.dates[-1]], known, agent.settings.limit, caps)
+    assert served == dict(zip(market.assets, expected.weights.tolist(), strict=True))
+    stocks = [weight for name, weight in served.items() if name != "CASH"]
+    assert max(stocks) <= 0.08 and sum(stocks) > 0.15
+    assert sum(served[name] for name in ("AAPL", "CSCO", "MSFT")) <= 0.15
+    told = running.http.post("/orders", json={"account": 1e6}).json()
+    assert 0.09 < sum(abs(order["money"]) for order in told["orders"]) / 1e6 <= 0.1
+    assert "The limit of 10% on turnover" in told["answer"]["warnings"][-1]
+    assert "its limit on turnover leaves" in told["explanation"]
+    shielded = shield_strategy(registry.load_agent(model_id), agent.settings.limit, limits=caps)
+    traded = simulate(market, shielded, start="2021-07-14", end="2021-07-15", execution="same-close")
+    weights = dict(zip(market.assets, traded.weights[0].tolist(), strict=True))
+    assert told["answer"]["weights"] == pytest.approx(weights, abs=1e-12)
 
 
 def test_new_prices_and_a_new_champion_are_served_at_once(serve: Callable[..., Any], champion: Callable[..., str]):

@@ -1,0 +1,49 @@
+"""Every page under axe-core, the checker of WCAG: no serious fault, on a laptop and a phone, in light and dark.
+
+`axe.min.js.gz` is that of the npm package axe-core 4.10.3, unchanged but for the compression (Mozilla Public License
+2.0, https://github.com/dequelabs/axe-core).
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AXE = gzip.decompress((Path(__file__).parent / "axe.min.js.gz").read_bytes()).decode()
+PAGES = ("live", "backtest", "compare", "run", "data", "training")
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+OF_STREAMLIT: dict[str, str] = {}
+"""Rules that elements of Streamlit itself break, which no page can mend: their selectors by rule."""
+
+
+def find_faults(page: Any) -> list[str]:
+    """What axe-core calls serious or critical: rule, element, and what is wrong with it."""
+    page.evaluate(AXE)
+    found = page.evaluate(
+        "rules => axe.run(document, {runOnly: {type: 'tag', values: rules}, resultTypes: ['violations']})", RULES
+    )
+    return [
+        f"{each['id']} ({each['impact']}) {node['target']}: {node['failureSummary'].splitlines()[-1].strip()}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [("laptop", "light"), ("laptop", "dark"), ("phone", "light")])
+@pytest.mark.parametrize("name", PAGES)
+def test_no_serious_fault(visit: Callable, filled: str, name: str, width: str, scheme: str):
+    visitor = visit(width, scheme)
+    page = visitor.open(filled, name)
+    visitor.keep(f"axe-{name}-{width}-{scheme}")
+    assert find_faults(page) == []
+
+
+def test_a_fault_would_be_found(visit: Callable, filled: str):
+    page = visit().open(filled, "data")
+    page.evaluate("() => document.querySelector('h1').insertAdjacentHTML('afterend', '<img src=\"data:,\">')")
+    assert any(fault.startswith("image-alt (critical)") for fault in find_faults(page))
