@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, train_cmdp
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun, list_cmdp_runs, train_cmdp
 from portfolio_sdpo.experiments.engine.grid import Stage, run_grid
 from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
 from portfolio_sdpo.registry import Registry
@@ -63,7 +63,7 @@ def made(grid: CmdpExperiment, jobs: int) -> tuple[float, float, dict[str, bytes
         begun = time.perf_counter()
         with Registry.open(str(Path(folder) / "registry.db")) as registry, RunRecorder(registry, grid.name) as observer:
             outcomes = run_grid(
-                [Stage(cmdp_runs(grid, root))],
+                [Stage(list_cmdp_runs(grid, root))],
                 timed,
                 Board(grid.problem.constraints),
                 root,

@@ -24,7 +24,7 @@ import torch
 
 from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
 from portfolio_sdpo.experiments.safety.experiment import WorldSettings
-from portfolio_sdpo.experiments.safety.runs import SafetyRun, worlds_factory
+from portfolio_sdpo.experiments.safety.study import SafetyRun, make_worlds_factory
 from portfolio_sdpo.rl import Trainer
 from portfolio_sdpo.rl.trainer import worker_collector
 
@@ -65,7 +65,7 @@ def compare(name: str, label: str, workers: int, options: argparse.Namespace) ->
     with tempfile.TemporaryDirectory() as folder:
         run = SafetyRun(experiment, label, 0, Path(folder))
         settings = run.settings()
-        with worker_collector(settings, worlds_factory(experiment.world), workers) as collector:
+        with worker_collector(settings, make_worlds_factory(experiment.world), workers) as collector:
             trainer = Trainer(settings, collector, run.folder)
 
             def watch(row: dict[str, Any]) -> bool:

@@ -20,7 +20,7 @@ import torch
 from portfolio_sdpo.envs import RandomCmdpVectorEnv
 from portfolio_sdpo.experiments.cmdp.declared import find_cmdp_experiment
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun
 from portfolio_sdpo.rl import Trainer
 from portfolio_sdpo.rl.rollout import Purpose, stream, torch_generator
 

@@ -1,13 +1,16 @@
 """The service under load while champions are promoted: errors, torn answers, latency. Prints one JSON object.
 
 python benchmarks/serve_load.py [--seconds 30] [--clients 64] [--audit batched|strict] [--no-backups]
+    [--requests 200000]
 
 `portfolio_sdpo_app` as a process, with an API key and the audit on, and in the same process, on the same port, a bare
 `FastAPI()` whose one empty route has no gate before it. The clients, in a process of their own, ask for one thing at a
 time: a second of `GET /weights`, a second of the empty route, and so on. Then the same with a single client, and prices
-sent by `--posters` clients for as long. Every half second another champion is promoted, and every five seconds a backup
-is made, which has to be sound. Torn is an answer whose bytes are not those that its ETag names, or whose weights are
-not those of the model that it names.
+sent by `--posters` clients for as long. Meanwhile another champion is promoted every half second, a session of prices
+arrives every three seconds, on which champion and challenger (in shadow) train before they decide, and a backup is made
+every five seconds, which has to be sound. With `--requests`, the clients then ask for weights until so many more were
+answered, and `memory` says what the service takes as they go on. Torn is an answer whose bytes are not those that its
+ETag names, or whose weights are not those of the model and the prices that it names.
 """
 
 import os
@@ -29,6 +32,8 @@ from pathlib import Path
 import numpy as np
 
 BARE = "/bare"
+SNAPSHOT, SESSIONS = "load", 1300
+"""Prices, and how many of their sessions the models were trained on."""
 WEIGHTS = "/api/v1/weights"
 
 
@@ -38,11 +43,12 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--audit", choices=["batched", "strict"], default="batched")
     parser.add_argument("--no-backups", action="store_true", help="make no backups meanwhile")
+    parser.add_argument("--requests", type=int, default=0, help="how many more answers `memory` is about")
     parser.add_argument("--posters", type=int, default=8, help="clients that send prices at the end")
-    parser.add_argument("--server", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--server", metavar="SHADOW", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.server:
-        serve(options.audit)
+        serve(options.audit, options.server)
         return
     with tempfile.TemporaryDirectory() as home:
         os.environ["PORTFOLIO_SDPO_HOME"] = home
@@ -50,7 +56,7 @@ def main() -> None:
         print(json.dumps(measure(options), indent=2))
 
 
-def serve(audit: str) -> None:
+def serve(audit: str, shadow: str) -> None:
     """The service and the bare application behind one port, which is printed."""
     import torch
     import uvicorn
@@ -69,7 +75,7 @@ def serve(audit: str) -> None:
     async def empty() -> dict[str, str]:
         return {}
 
-    settings = ServeSettings(port=0, max_age_sessions=10**6, rate=0.0, audit=audit)
+    settings = ServeSettings(port=0, max_age_sessions=10**6, rate=0.0, audit=audit, shadow=shadow)
     with Registry.open() as registry:
         service = create_app(settings, registry)
 
@@ -152,6 +158,35 @@ async def load(port: int, key: str, clients: int, seconds: float) -> list[Client
     return made
 
 
+async def ask_on(port: int, key: str, clients: int, requests: int, pid: int) -> tuple[list[Client], list[dict]]:
+    """Ask for weights until so many were answered, and note the memory of the service at every tenth of them."""
+    request = f"GET {WEIGHTS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+    loop = asyncio.get_running_loop()
+    made = [
+        (await loop.create_connection(lambda: Client({WEIGHTS: request}), "127.0.0.1", port))[1] for _ in range(clients)
+    ]
+    for client in made:
+        client.ask(WEIGHTS)
+    points: list[dict] = []
+    while len(points) <= 10:
+        answered = sum(len(client.took[WEIGHTS]) for client in made)
+        if answered >= len(points) * requests / 10:
+            points.append({"answered": answered, "rss_mb": measure_rss(pid)})
+        await asyncio.sleep(0.05)
+    for client in made:
+        client.on = False
+    await asyncio.gather(*(client.idle.wait() for client in made))
+    for client in made:
+        client.transport.close()
+    return made, points
+
+
+def measure_rss(pid: int) -> float:
+    """Megabytes of memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
+
+
 def measure(options) -> dict:
     from portfolio_sdpo.portfolio.agent import AgentSettings
     from portfolio_sdpo.portfolio.store import train_agent
@@ -159,10 +194,13 @@ def measure(options) -> dict:
 
     quick = AgentSettings(history=60, paths=8, first=5, further=1, learner={"kind": "analytic", "hidden": (4, 4)})
     with Registry.open() as registry:
-        models = [registry.add_model(train_agent(quick, seed=seed).folder).id for seed in (1, 2)]
+        prices = Prices()
+        prices.save()
+        folders = [train_agent(quick, snapshot=SNAPSHOT, seed=seed).folder for seed in (1, 2, 3)]
+        *models, shadow = [registry.add_model(folder).id for folder in folders]
         registry.promote(models[0], "first")
         _, key = registry.create_key("load", "read")
-        command = [sys.executable, __file__, "--server", "--audit", options.audit]
+        command = [sys.executable, __file__, "--server", shadow, "--audit", options.audit]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             port = int(process.stdout.readline())
@@ -170,36 +208,44 @@ def measure(options) -> dict:
             stop = threading.Event()
             promoter = threading.Thread(target=promote, args=(registry, models, stop))
             promoter.start()
+            arrival = threading.Thread(target=prices.run, args=(stop,))
+            arrival.start()
             backups = Backups(registry)
             saver = threading.Thread(target=backups.run, args=(stop,))
             if not options.no_backups:
                 saver.start()
             many = asyncio.run(load(port, key, options.clients, options.seconds))
             one = asyncio.run(load(port, key, 1, min(options.seconds, 5.0)))
+            more, memory = asyncio.run(ask_on(port, key, options.clients, options.requests, process.pid))
             stop.set()
             promoter.join()
+            arrival.join()
             if not options.no_backups:
                 saver.join()
             posts = post_prices(port, key, options.posters, min(options.seconds, 10.0))
         finally:
             process.terminate()
             process.wait()
-        answers = posts["answered"] + sum(sum(client.bodies.values()) for client in (*many, *one))
+        clients = (*many, *one, *more)
+        answers = posts["answered"] + sum(sum(client.bodies.values()) for client in clients)
         check = registry.verify_audit()
         return {
             "clients": options.clients,
             "audit": options.audit,
             "load_average": round(os.getloadavg()[0], 1),
-            **judged([*many, *one], registry),
+            **judged(clients, registry),
             "promotions": len(registry.promotions()),
             "backups": backups.made,
             "backups_sound": backups.sound,
             "posted_prices": posts,
             "answers": answers,
+            "answers_in_shadow": len(registry.audit(limit=1000, model_id=shadow)),
+            "sessions_arrived": prices.sessions - SESSIONS,
             "audit_rows": check.rows,
             "audit_sound": check.sound,
             "under_load": compared(many),
             "alone": compared(one),
+            "memory": memory,
         }
 
 
@@ -221,6 +267,29 @@ def promote(registry, models: list[str], stop: threading.Event) -> None:
     while not stop.wait(0.5):
         registry.promote(models[turn % 2], f"turn {turn}")
         turn += 1
+
+
+class Prices:
+    """The bundled prices as a snapshot that one more session arrives in every few seconds."""
+
+    def __init__(self) -> None:
+        self.sessions = SESSIONS
+
+    def save(self) -> None:
+        from portfolio_sdpo.prices.cleaning import clean
+        from portfolio_sdpo.prices.manifest import Request
+        from portfolio_sdpo.prices.prices import Prices as Table
+        from portfolio_sdpo.prices.samples import load_sample
+        from portfolio_sdpo.prices.snapshots import Store
+
+        sample = load_sample("sample")
+        known = Table(sample.frame.iloc[: self.sessions], sample.column, sample.adjustment)
+        Store().save(SNAPSHOT, clean(known), known, Request(source="file"))
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.wait(3.0):
+            self.sessions += 1
+            self.save()
 
 
 class Backups:
@@ -289,10 +358,10 @@ def judged(clients: list[Client], registry) -> dict:
     weights, torn, seen = {}, 0, set()
     for (etag, body), number in sum((client.bodies for client in clients), Counter()).items():
         content = json.loads(body)
-        model = content["model"]
+        model, prices = content["model"], content["data"]["sha256"]
         whole = etag.decode() == f'"{hashlib.sha256(body).hexdigest()}"'
         right = champions[model["promotion"]] == model["id"]
-        same = weights.setdefault(model["id"], content["weights"]) == content["weights"]
+        same = weights.setdefault((model["id"], prices), content["weights"]) == content["weights"]
         torn += 0 if whole and right and same else number
         seen.add(model["promotion"])
     return {"errors": sum(failures.values()), "failures": dict(failures), "torn": torn, "promotions_seen": len(seen)}

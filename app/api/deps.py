@@ -5,17 +5,23 @@ A route declares its scope by the type of its `services` parameter (or among its
     @router.post("/retrain")
     def start_retrain(services: TrainAccess, ...): ...
 
-The middleware enforces it before the request is routed, so that nothing of the request is read without permission.
+The middleware finds out which scopes the caller has. The scope is enforced by the route itself: before anything of the
+body is read where the router makes its routes by `ScopedRoute`, and in any case before the endpoint is called, since
+the endpoint gets its services from the dependency that declares the scope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
 
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.keys import Scope
@@ -23,6 +29,7 @@ from portfolio_sdpo.serving import ChampionDecisions
 
 from .auth import KeyCache
 from .config import ServeSettings
+from .errors import ProblemError
 from .services.auditor import Auditor
 from .services.bodies import BodyBudget
 from .services.decisions import DecisionQueue
@@ -60,8 +67,24 @@ class Access:
     """None: no key is needed."""
 
     async def __call__(self, request: Request) -> Services:
+        self.check(request.scope)
         services: Services = request.app.state.services
         return services
+
+    def check(self, connection: Mapping[str, Any]) -> None:
+        """Raise a `ProblemError` unless the caller has this scope."""
+        if self.scope is not None and self.scope not in connection.get("granted", ()):
+            raise ProblemError("scope-needed", f"This request needs a key with the scope {self.scope}: ask for one.")
+
+
+class ScopedRoute(APIRoute):
+    """A route that checks the scope which it declares before it reads anything of the request."""
+
+    async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Called with the requests that this route answers, however they were matched to it."""
+        if scope["method"] in (self.methods or ()):  # others are answered by 405
+            Access(find_scope(self.dependant)).check(scope)
+        await super().handle(scope, receive, send)
 
 
 PublicAccess = Annotated[Services, Depends(Access(None))]
@@ -81,14 +104,33 @@ class DeclaredAccess:
     scope: Scope | None
 
 
-def list_access(router: APIRouter, prefix: str) -> Iterator[DeclaredAccess]:
-    """The scope of every route of a router; a route that declares none needs the scope `read`.
+def list_access(routes: Sequence[BaseRoute]) -> Iterator[DeclaredAccess]:
+    """The scope of every route of an application, those of routers within routers included."""
+    for route in routes:
+        if isinstance(route, APIRoute):
+            yield DeclaredAccess(route.path, frozenset(route.methods or ()), find_scope(route.dependant))
+        elif hasattr(
+            route, "effective_route_contexts"
+        ):  # an included router, whose routes older versions of FastAPI copy
+            for each in route.effective_route_contexts():
+                if not isinstance(each.original_route, APIRoute):
+                    raise TypeError(f"{type(each.original_route).__name__} below a router declares no scope.")
+                yield DeclaredAccess(each.path, frozenset(each.methods), find_scope(each.dependant))
+        else:
+            raise TypeError(f"{type(route).__name__} declares no scope: add routes by a router's methods.")
 
-    Routers within routers are refused, since the scopes of their routes could be overlooked.
-    """
-    for route in router.routes:
-        if not isinstance(route, APIRoute):
-            raise TypeError(f"{type(route).__name__} below {prefix} declares no scope: list its router in ROUTERS.")
-        scopes = [each.call.scope for each in route.dependant.dependencies if isinstance(each.call, Access)]
-        scope = scopes[0] if scopes else "read"
-        yield DeclaredAccess(prefix + route.path, frozenset(route.methods or ()), scope)
+
+def find_scope(dependant: Dependant) -> Scope | None:
+    """The narrowest scope that a route declares; one that declares none needs the scope `read`."""
+    declared = set(_list_scopes(dependant))
+    if "train" in declared:
+        return "train"
+    return None if declared == {None} else "read"
+
+
+def _list_scopes(dependant: Dependant) -> Iterator[Scope | None]:
+    """All scopes that are declared, by dependencies of dependencies as well."""
+    for each in dependant.dependencies:
+        if isinstance(each.call, Access):
+            yield each.call.scope
+        yield from _list_scopes(each)

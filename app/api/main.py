@@ -59,6 +59,8 @@ def create_app(settings: ServeSettings, registry: Registry) -> ASGIApp:
         # Swagger's and ReDoc's pages would load scripts from the internet; `documentation` has one without any.
         docs_url=None,
         redoc_url=None,
+        # A redirect would name the host of the request, and by http where a proxy terminates TLS.
+        redirect_slashes=False,
         lifespan=lifespan,
     )
     app.state.services = services
@@ -68,7 +70,7 @@ def create_app(settings: ServeSettings, registry: Registry) -> ASGIApp:
     # Also without the prefix, where orchestrators look by default.
     app.include_router(status.router, include_in_schema=False)
     app.include_router(documentation.router, include_in_schema=False)
-    access = list_all_access()
+    access = list_all_access(app)
     app.openapi = lambda: _make_openapi(app, access)  # type: ignore[method-assign]
     return RequestMiddleware(app, services, access)
 
@@ -83,10 +85,9 @@ def build_routes(app: FastAPI) -> None:
         route.matches(scope)
 
 
-def list_all_access() -> list[DeclaredAccess]:
-    """Every route of the application with the scope that it declares."""
-    versioned = [access for router in ROUTERS for access in list_access(router, ROOT)]
-    return [*versioned, *list_access(status.router, ""), *list_access(documentation.router, "")]
+def list_all_access(app: FastAPI) -> list[DeclaredAccess]:
+    """Every route of the application with the scope that it declares; the OpenAPI document is public."""
+    return list(list_access([route for route in app.routes if getattr(route, "path", None) != app.openapi_url]))
 
 
 def start_services(services: Services) -> None:

@@ -16,12 +16,12 @@ from itertools import count
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.routing import compile_path
 from starlette.types import Message, Receive, Scope, Send
 
 from portfolio_sdpo.common.hosts import FORWARDED, is_local_request
 from portfolio_sdpo.errors import PortfolioSdpoError, RegistryError
 from portfolio_sdpo.registry import ApiKey
+from portfolio_sdpo.registry.keys import SCOPES
 
 from .auth import read_secret
 from .deps import DeclaredAccess, Services
@@ -70,13 +70,9 @@ class RequestMiddleware:
         self.bodies = services.bodies
         self.limiter = RateLimiter(services.settings.rate, services.settings.burst)
         declared = list(access)
-        self.public = frozenset({each.path for each in declared if each.scope is None} | {app.openapi_url})
-        self.training = [
-            (method, _compile_beginning(each.path))
-            for each in declared
-            if each.scope == "train"
-            for method in each.methods
-        ]
+        guarded = {each.path for each in declared if each.scope is not None}
+        self.public = frozenset({each.path for each in declared if each.scope is None} - guarded | {app.openapi_url})
+        """Addresses without placeholders at which no method needs a key."""
         self._prefix = secrets.token_hex(4)
         self._numbers = count(1)
 
@@ -127,37 +123,39 @@ class RequestMiddleware:
         return f"{self._prefix}-{next(self._numbers):x}"
 
     async def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """Check key, scope, rate and announced length; a `ProblemError` says what is wrong."""
-        path, method = scope["path"], scope["method"]
+        """Check key, rate and announced length, and note the scopes that the caller has for `deps.Access`.
+
+        A `ProblemError` says what is wrong.
+        """
+        scope["granted"] = ()
         client = scope.get("client")
         caller = scope["caller"] = client[0] if client else "unknown"
         if [name for name, _ in scope["headers"]].count(b"host") > 1:
             raise ProblemError("several-hosts", "The request names several hosts: send one Host header.")
-        if path in self.public:
-            scope["known"] = await self._is_known(headers, caller)
+        if scope["path"] in self.public:
+            scope["known"] = await self._is_known(scope, headers, caller)
         elif not self.keys.required:
-            if not is_local_request(headers):
+            if not _is_local(scope, headers):
                 raise ProblemError(
                     "host-refused",
                     "Without API keys only requests of this machine to localhost are answered, and none that a proxy "
                     "or a web page passes on: create a key with `portfolio-sdpo keys create NAME`.",
                 )
             self._count_request(caller)
+            scope["granted"] = SCOPES
         else:
             key = await self._authenticate(read_secret(headers), caller)
             scope["caller"] = key.id
-            needs_train = any(method == verb and beginning.match(path) for verb, beginning in self.training)
-            if needs_train and not key.allows("train"):
-                raise ProblemError("scope-needed", "This request needs a key with the scope train: ask for one.")
+            scope["granted"] = tuple(each for each in SCOPES if key.allows(each))
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or int(length) > self.settings.max_body):
             raise _body_too_large(self.settings.max_body)
 
-    async def _is_known(self, headers: dict[bytes, bytes], caller: str) -> bool:
+    async def _is_known(self, scope: Scope, headers: dict[bytes, bytes], caller: str) -> bool:
         """Whether a caller of a public address may be told more: with a key, or where none is needed."""
         self._count_request(caller)
         if not self.keys.required:
-            return is_local_request(headers)
+            return _is_local(scope, headers)
         secret = read_secret(headers)
         try:
             return secret is not None and (self.keys.find(secret) or await self.keys.check(secret)) is not None
@@ -214,16 +212,20 @@ class _BoundedBody:
         self._budget.give_back(self._caller, self._taken)
 
 
+def _is_local(scope: Scope, headers: dict[bytes, bytes]) -> bool:
+    """Whether a request comes from this machine itself.
+
+    Without further settings nginx names itself in no header and this machine as Host, but it asks in HTTP/1.0, which
+    clients have not used for decades.
+    """
+    return scope.get("http_version") != "1.0" and is_local_request(headers)
+
+
 def _log_access(scope: Scope, route: str, status: int, seconds: float) -> None:
     """A line about a request; without its query and its headers, which may hold what is secret."""
     told = {"method": scope["method"], "route": route, "status": status, "seconds": round(seconds, 6)}
     told["caller"] = scope.get("caller", "unknown")
     access_log.info("%(method)s %(route)s %(status)d %(seconds).4f s %(caller)s", told, extra={"access": told})
-
-
-def _compile_beginning(template: str) -> re.Pattern[str]:
-    """Matches paths that begin as the route's template says: a router may ignore what follows, such as a line break."""
-    return re.compile(compile_path(template)[0].pattern.removesuffix("$"))
 
 
 def _body_too_large(max_bytes: int) -> ProblemError:

@@ -2,11 +2,13 @@
 
 The scenarios that an agent resamples from the past are drawn as one long history, and the agent, which learns no more,
 is simulated on it as in any backtest: from cash, at its rhythm and execution, with its fee, and behind the shield if it
-is trained through it.
+is trained through it. Training paths are cut out of the same history, one from each decision of the simulation on: both
+risks are those of the same periods, and differ by what training leaves out, not by the luck of the draw.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,10 +36,12 @@ CHUNK = 256
 class DeployedRisk:
     """CVaR over the limit's horizon of one agent on its own scenarios."""
 
+    promised: float
+    """What it promises at the last close of the market, on paths of its own."""
     trained: float
-    """What it promises, on paths as those of its training."""
+    """As training counts it, on paths out of the history that the backtest goes through."""
     deployed: float
-    """Of all periods of a backtest on these scenarios."""
+    """Of the same periods in that backtest."""
 
 
 class FrozenAgent:
@@ -58,38 +62,55 @@ class FrozenAgent:
 def measure_deployed_risk(agent: Agent, market: Market, sessions: int, seed: int = 0) -> DeployedRisk:
     """What the agent, trained up to the market's last close, risks on so many sessions of its own scenarios.
 
-    What the shield lets through depends on the past that it sees. So the training paths of an agent that is trained
-    through it are cut out of the long history, each after its own past.
+    What the shield lets through depends on the past that it sees: behind it, every path continues its own.
     """
-    if isinstance(agent.settings.learner, SharedPolicySettings):
-        raise SettingsError(
-            "preset: a shared policy is trained on no scenarios, so that it has no trained risk to compare with; name "
-            "a preset whose agent is trained."
-        )
-    scenarios, settings = agent.find_scenarios(market), agent.settings
-    if not isinstance(scenarios, Resample):
-        raise SettingsError("scenarios: a replay of the last sessions has no distribution to draw from; use bootstrap.")
+    scenarios, settings, deployment = _find_scenarios(agent, market), agent.settings, agent.settings.deployment
     shielded = settings.training == "through-shield"
-    past = WINDOW + 1 if shielded else settings.limit.horizon
+    horizon = settings.limit.horizon
+    past = WINDOW + 1 if shielded else horizon
     history = _draw_history(scenarios, market, past + sessions, seed)
     common = {"start": history.dates[past], "fee": settings.fee, "execution": settings.execution}
     track = simulate(history, FrozenAgent(agent, scenarios.listed[-1]), **common)
     if shielded:
         track = simulate(history, shield_track(track, settings.every, settings.limit), **common)
-    periods = window_returns(track.returns[BURN_IN:], settings.limit.horizon)
-    deployed = float(conditional_value_at_risk(periods, settings.limit.alpha))
-    if shielded:
-        return DeployedRisk(_measure_on_paths(agent, history, past + BURN_IN, seed), deployed)
+    # The decision, in sessions after the start, whose period is the first that counts.
+    decision = settings.every * math.ceil((BURN_IN + horizon) / settings.every)
+    first = decision if deployment is None else decision + deployment.lag
+    periods = window_returns(track.returns[first:], horizon)
     promised = agent.estimate_promise(market)
     assert promised is not None  # it has scenarios
-    return DeployedRisk(promised, deployed)
+    trained = _earn_on_paths(agent, history, past + decision, seed)
+    if trained is None:
+        trained_cvar = promised
+    else:
+        periods = periods[: len(trained)]
+        trained_cvar = float(conditional_value_at_risk(trained, settings.limit.alpha))
+    deployed = float(conditional_value_at_risk(periods, settings.limit.alpha))
+    return DeployedRisk(promised, trained_cvar, deployed)
 
 
-def _measure_on_paths(agent: Agent, history: Market, first: int, seed: int) -> float:
-    """CVaR as training counts it, on paths that begin at every decision of the history from row `first` on."""
-    settings, learner = agent.settings, agent.learner
-    deployment = settings.deployment
-    assert deployment is not None and isinstance(learner, AnalyticLearner)
+def _find_scenarios(agent: Agent, market: Market) -> Resample:
+    """What the agent draws its training paths from; an error where that is no distribution."""
+    if isinstance(agent.settings.learner, SharedPolicySettings):
+        raise SettingsError(
+            "preset: a shared policy is trained on no scenarios, so that it has no trained risk to compare with; name "
+            "a preset whose agent is trained."
+        )
+    scenarios = agent.find_scenarios(market)
+    if not isinstance(scenarios, Resample):
+        raise SettingsError("scenarios: a replay of the last sessions has no distribution to draw from; use bootstrap.")
+    return scenarios
+
+
+def _earn_on_paths(agent: Agent, history: Market, decision: int, seed: int) -> Array | None:
+    """[N] returns of periods as training counts them, in order; None for a learner that knows none but its trace's.
+
+    A path begins with every decision of the history, of which the first is at row `decision`.
+    """
+    settings, learner, deployment = agent.settings, agent.learner, agent.settings.deployment
+    if deployment is None or not isinstance(learner, AnalyticLearner):
+        return None
+    first = decision - deployment.seen + 1
     firsts = np.arange(first, len(history) - deployment.rows + 1, settings.every)
     generator = torch.Generator().manual_seed(seed)
     growth, before = [], learner.shield
@@ -97,14 +118,14 @@ def _measure_on_paths(agent: Agent, history: Market, first: int, seed: int) -> f
     listed = torch.tensor(history.listed)
     for begins in torch.as_tensor(firsts).split(CHUNK):
         rows = begins.unsqueeze(-1) + torch.arange(deployment.rows)
-        past = begins.unsqueeze(-1) + torch.arange(-WINDOW - 1, 0)
-        learner.shield = PathShield(gross_returns[past], settings.limit, history.sessions_per_year)
+        if settings.training == "through-shield":
+            past = begins.unsqueeze(-1) + torch.arange(-WINDOW - 1, 0)
+            learner.shield = PathShield(gross_returns[past], settings.limit, history.sessions_per_year)
         earned = learner.earn_as_deployed(gross_returns[rows], listed[rows], generator)
         assert earned is not None
         growth.append(earned)
     learner.shield = before
-    returns = torch.cat(growth).double().expm1().numpy()
-    return float(conditional_value_at_risk(returns, settings.limit.alpha))
+    return np.asarray(torch.cat(growth).double().expm1().numpy())
 
 
 def _draw_history(scenarios: Resample, market: Market, sessions: int, seed: int) -> Market:

@@ -10,9 +10,8 @@ import numpy as np
 from portfolio_sdpo.backtest.intervals import Bootstrap
 from portfolio_sdpo.backtest.promise import check_promise, cvar_by_year
 from portfolio_sdpo.backtest.record import StrategyRun
-from portfolio_sdpo.backtest.same_risk import compare_at_same_risk
+from portfolio_sdpo.backtest.same_risk import compare_at_same_risk, judge_superiority
 from portfolio_sdpo.backtest.statistics import compute_sharpe, growth_difference, summarise, varies
-from portfolio_sdpo.backtest.superiority import judge_superiority
 from portfolio_sdpo.common.files import json_ready
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.market import named_weights

@@ -146,7 +146,7 @@ def run(
     epilog=examples(
         "experiment show stocks",
         "experiment show cmdp-cvar --seeds 0 --json",
-        "experiment show safety-b-pointgoal1-short --from docs/evidence",
+        "experiment show safety-b-pointgoal1-short --from evidence",
     ),
 )
 def show(
@@ -189,7 +189,7 @@ def figures(
         typer.echo(path)
 
 
-@app.command("summarise", epilog=examples("experiment summarise safety-b-pointgoal1-short --out docs/evidence"))
+@app.command("summarise", epilog=examples("experiment summarise safety-b-pointgoal1-short --out evidence"))
 def summarise(
     name: Name,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of all records.")],
@@ -232,7 +232,7 @@ def _select(
 
 @app.command(
     "overview",
-    epilog=examples("experiment overview --from docs/evidence", "experiment overview --suite --out safety.html"),
+    epilog=examples("experiment overview --from evidence", "experiment overview --suite --out safety.html"),
 )
 def overview(
     source: From = None,
@@ -247,11 +247,11 @@ def overview(
     """Show all tasks of Safety Gym at once: results beside PPO's and published ones, and which runs are missing."""
     from portfolio_sdpo.experiments.engine.folders import experiments_folder, write_content
     from portfolio_sdpo.experiments.safety.overview import describe_overview, summarise_tasks
-    from portfolio_sdpo.experiments.safety.overview_report import overview_page, render_overview
+    from portfolio_sdpo.experiments.safety.overview_report import render_overview, render_overview_page
 
     found = summarise_tasks("suite" if suite else "short", source or experiments_folder())
     if out is not None:
-        write_content(out, overview_page(found).encode())
+        write_content(out, render_overview_page(found).encode())
     if as_json:
         typer.echo(json.dumps(describe_overview(found), indent=2))
         return

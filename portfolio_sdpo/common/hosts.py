@@ -10,7 +10,28 @@ from functools import lru_cache
 from portfolio_sdpo.errors import SettingsError
 
 FORWARDED = frozenset(
-    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
+    {
+        b"cf-connecting-ip",
+        b"forwarded",
+        b"true-client-ip",
+        b"via",
+        b"x-client-ip",
+        b"x-cluster-client-ip",
+        b"x-envoy-external-address",
+        b"x-forwarded",
+        b"x-forwarded-for",
+        b"x-forwarded-host",
+        b"x-forwarded-port",
+        b"x-forwarded-proto",
+        b"x-forwarded-scheme",
+        b"x-forwarded-server",
+        b"x-forwarded-ssl",
+        b"x-original-forwarded-for",
+        b"x-original-host",
+        b"x-proxyuser-ip",
+        b"x-real-ip",
+        b"x-scheme",
+    }
 )
 """Headers by which a proxy says that it passes on the request of somebody else."""
 

@@ -101,7 +101,7 @@ NONE = "–"
 """Stands for a figure that is not defined."""
 
 
-def plain_table(title: str | None = None, *, bold: bool = False, gap: int = 1, style: str = "none") -> Table:
+def make_plain_table(title: str | None = None, *, bold: bool = False, gap: int = 1, style: str = "none") -> Table:
     """A table without lines; `gap` is the space between columns."""
     return Table(
         title=title,
@@ -138,12 +138,12 @@ def format_percent(value: Spread | float | None, digits: int) -> str:
     return f"{100 * value.mean:.{digits}f} %" + ("" if value.sd is None else f"\n± {100 * value.sd:.{digits}f}  ")
 
 
-def failure_lines(failures: Mapping[str, str]) -> list[Text]:
+def describe_failures(failures: Mapping[str, str]) -> list[Text]:
     """A red line for every failed run; run → message."""
     return [Text(f"{run} failed: {message}", style="red") for run, message in failures.items()]
 
 
-def outdated_lines(outdated: Iterable[str]) -> list[Text]:
+def describe_outdated(outdated: Iterable[str]) -> list[Text]:
     """A yellow line that names the runs whose settings differ from the declared ones, if there are any."""
     names = ", ".join(outdated)
     return [Text(f"made with settings other than those declared now: {names}", style="yellow")] if names else []

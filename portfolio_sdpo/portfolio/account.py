@@ -117,7 +117,7 @@ def _check(
     if not math.isfinite(amount) or amount < 0.0:
         raise OrderError(f"{where}: must be a number from 0 on (got {amount:g}); short positions are not supported.")
     if holding.ticker in before or (holding.ticker == CASH and cash_is_known):
-        raise OrderError(f"{where}: stands there twice; join both rows.")
+        raise OrderError(f"{where}: is listed twice; join both rows.")
     if holding.ticker != CASH and holding.ticker not in tickers:
         raise OrderError(
             f"{where}: is not a stock of the champion{did_you_mean(holding.ticker, tickers)}; leave it out if it is "
@@ -133,5 +133,5 @@ def _count_shares(holding: Holding, closes: Mapping[str, float]) -> float:
 def _find_price(ticker: str, closes: Mapping[str, float]) -> float:
     price = closes.get(ticker, math.nan)
     if not (math.isfinite(price) and price > 0.0):
-        raise OrderError(f"{ticker}: there is no price of it, so what it is worth is not known; leave it out.")
+        raise OrderError(f"{ticker}: there is no price of it, so its value is not known; leave it out.")
     return price

@@ -337,7 +337,7 @@ def _check_frame(frame: pd.DataFrame) -> tuple[NDArray[np.datetime64], tuple[str
     if not len(dates) or not tickers:
         raise HistoryError(f"prices: need at least one session and one stock (got {len(dates)} and {len(tickers)}).")
     if len(set(tickers)) != len(tickers) or CASH in tickers:
-        raise DataQualityError(f"prices: every ticker must be there once, and none may be called {CASH}.")
+        raise DataQualityError(f"prices: every ticker must appear once, and none may be called {CASH}.")
     if (dates[1:] <= dates[:-1]).any():
         raise DataQualityError("prices: sessions must ascend, each day once; clean the prices first.")
     try:

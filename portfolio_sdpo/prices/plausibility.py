@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 """Rows × columns, NaN = no value."""
-Look = Literal["returns in percent", "returns", "gross returns", "volumes", "flags", "rates"]
+Look = Literal["returns in percent", "returns", "gross returns", "volumes", "flags", "rates", "negative numbers"]
 
 WINDOW = 250
 """Rows that are looked at, from the middle of the table."""
@@ -35,8 +35,8 @@ def describe_values(values: Values) -> list[Look | None]:
     >>> describe_values(returns), describe_values(1 + returns), describe_values(100 * np.exp(returns.cumsum(axis=0)))
     (['returns'], ['gross returns'], [None])
     """
-    begin = max(0, (len(values) - WINDOW) // 2)
-    window = np.where(np.isinf(values[begin : begin + WINDOW]), np.nan, values[begin : begin + WINDOW])
+    window = _middle_rows(values)
+    window = np.where(np.isinf(window), np.nan, window)
     count = (~np.isnan(window)).sum(axis=0)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)  # columns without any number
@@ -58,6 +58,7 @@ def describe_values(values: Values) -> list[Look | None]:
         spread = np.nanstd(window, axis=0)
         still = (steps == 0).sum(axis=0) > 0.5 * count
     enough = count >= FEWEST_ROWS
+    below = enough & (negative >= 0.5)
     returns = enough & (negative > 0.2) & (negative < 0.9) & (size < 50)
     # A stablecoin scatters around one as well, but by less than any stock.
     many = count >= MANY_ROWS
@@ -72,13 +73,53 @@ def describe_values(values: Values) -> list[Look | None]:
         elif gross[column]:
             looks.append("gross returns")
         else:
-            kinds: list[tuple[np.ndarray, Look]] = [(volumes, "volumes"), (flags, "flags"), (rates, "rates")]
+            kinds: list[tuple[np.ndarray, Look]] = [
+                (below, "negative numbers"),
+                (volumes, "volumes"),
+                (flags, "flags"),
+                (rates, "rates"),
+            ]
             looks.append(next((look for found, look in kinds if found[column]), None))
     for column in np.flatnonzero(count < FEWEST_ROWS).tolist():  # its numbers stand elsewhere, as after a late listing
         numbers = values[~np.isnan(values[:, column]), column]
         if len(numbers) >= FEWEST_ROWS and len(values) > WINDOW:
             looks[column] = describe_values(numbers[:, None])[0]
     return looks
+
+
+def find_total(values: Values) -> int | None:
+    """The column that is in every row the sum or the mean of all others, None if there is none.
+
+    >>> find_total(np.array([[1.0, 2.0, 3.0], [2.0, 2.5, 4.5], [2.0, 3.0, 5.0], [1.0, 3.5, 4.5], [3.0, 1.0, 4.0]]))
+    2
+    """
+    rows = _middle_rows(values)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    width = rows.shape[1]
+    if width < 3 or len(rows) < 5:
+        return None
+    others = rows.sum(axis=1, keepdims=True) - rows
+    for total in (others, others / (width - 1)):
+        if len(found := np.flatnonzero(np.isclose(total, rows, rtol=1e-4).all(axis=0))):
+            return int(found[0])
+    return None
+
+
+def are_weights(values: Values) -> bool:
+    """Whether every row has the sum 1, as the weights of a portfolio.
+
+    >>> weights = np.random.default_rng(0).dirichlet([1, 1, 1], 9)
+    >>> are_weights(weights), are_weights(2 * weights)
+    (True, False)
+    """
+    rows = _middle_rows(values)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    return rows.shape[1] > 1 and len(rows) >= 5 and bool((np.abs(rows.sum(axis=1) - 1) < 1e-3).all())
+
+
+def _middle_rows(values: Values) -> Values:
+    begin = max(0, (len(values) - WINDOW) // 2)
+    return values[begin : begin + WINDOW]
 
 
 def find_open_high_low_close(values: Values) -> tuple[int, int, tuple[int, ...]] | None:

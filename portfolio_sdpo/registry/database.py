@@ -97,6 +97,8 @@ class Database:
         """Raised by every transaction while the tables are those of another registry."""
         self._distrusted: RegistryReplacedError | None = None
         """Raised by every transaction while the tables are an older copy; see `witness`."""
+        self.noted: dict[str, Any] = {}
+        """How far the logs had come at the last look, where that is not noted in a file; see `witness`."""
         self._lock = threading.Lock()
 
     @property
@@ -139,9 +141,10 @@ class Database:
         """Refuse transactions from now on because of what contradicts the registry; None: no longer."""
         self._distrusted = None
         if problem is not None:
+            otherwise = f"delete {self.place}.witness" if self.embedded else "restart the service"
             self._distrusted = RegistryReplacedError(
                 f"The registry at {self.place} was replaced: {problem}. Restore a backup with `portfolio-sdpo registry "
-                f"restore FILE`, or delete {self.place}.witness if this one is right."
+                f"restore FILE`, or {otherwise} if this one is right."
             )
 
     @contextmanager
@@ -163,6 +166,8 @@ class Database:
         with self._translate_errors():
             self._check()
             with self.engine.connect().execution_options(writes=True) as connection, connection.begin():
+                if self._opened is not None and not self.embedded:  # which has no file to check
+                    self._check_tables(connection, self._opened)
                 yield connection
             self._check()  # what was committed to a file that is gone was not written
 
@@ -175,6 +180,11 @@ class Database:
         if self._file is not None and self._identify_file() != self._file:
             with self._lock:
                 self._check_file()
+
+    def _check_tables(self, connection: sa.Connection, opened: Identity) -> None:
+        """Raise a `RegistryReplacedError` where the tables are not those of the registry that was opened."""
+        if connection.execute(sa.select(identity.c.id)).scalar() != opened.id:
+            raise self._is_foreign()
 
     def _check_file(self) -> None:
         """As `_check` for the file alone; a copy of the same registry is used after the error was raised once."""

@@ -19,6 +19,7 @@ from portfolio_sdpo.registry import schema
 from portfolio_sdpo.registry.records import Repository, Row, format_moment, require_text, utc_now
 
 Scope = Literal["read", "train"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 PREFIX = "psdpo"
 """Every key starts with it, so that scanners for leaked secrets can find keys."""
 
@@ -130,8 +131,8 @@ class Keys(Repository):
 
 def _make_row(name: str, scope: Scope, lifetime: timedelta | None) -> tuple[dict[str, Any], str]:
     """The row of a new key, and its secret."""
-    if scope not in get_args(Scope):
-        raise SettingsError(f"scope: must be {' or '.join(get_args(Scope))} (got {scope!r}).")
+    if scope not in SCOPES:
+        raise SettingsError(f"scope: must be {' or '.join(SCOPES)} (got {scope!r}).")
     key_id, secret, salt = secrets.token_hex(4), secrets.token_hex(32), secrets.token_hex(16)
     now = utc_now()
     row = {

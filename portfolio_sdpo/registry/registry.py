@@ -47,7 +47,10 @@ class Registry(Models, Promotions, Runs, Audit, Archives, Jobs, Keys):
         return self.database.look()
 
     def note_heads(self, identity: Identity) -> str | None:
-        """Note beside an SQLite registry how far its logs have come; returns what contradicts the last note."""
+        """Note how far the logs have come, beside an SQLite registry or else in memory.
+
+        Returns what contradicts the last note.
+        """
         return note_heads(self.database, identity)
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
 """A note beside an SQLite registry of how far its logs had come, which a running service keeps up to date.
 
-The chains show what was altered within a file, not that the file is an older copy or another registry. The note does:
-it is compared with the file, and never replaced by what contradicts it. A restored backup has a new generation, with
-which the note begins again.
+Of a registry in PostgreSQL, which has no place for it, the service keeps the note in memory. The chains show what was
+altered within a registry, not that it is an older copy or another registry. The note does: it is compared with the
+tables, and never replaced by what contradicts it. A restored backup has a new generation, with which the note begins
+again.
 """
 
 from __future__ import annotations
@@ -34,9 +35,7 @@ def note_heads(database: Database, identity: Identity) -> str | None:
 
     While something contradicts it, transactions of this process are refused.
     """
-    if not database.embedded:
-        return None
-    noted = _read(database.place)
+    noted = _read(database.place) if database.embedded else database.noted
     with database.reading(still=True, trusted=False) as connection:
         problem = _find_contradiction(connection, identity, noted)
         heads = connection.execute(sa.select(schema.heads).where(schema.heads.c.name.in_(LOGS))).all()
@@ -45,7 +44,9 @@ def note_heads(database: Database, identity: Identity) -> str | None:
         "generation": identity.generation,
         "heads": {name: [seq, hashed] for name, seq, hashed in heads},
     }
-    if problem is None and told != noted:
+    if problem is None and not database.embedded:
+        database.noted = told
+    elif problem is None and told != noted:
         path = get_witness_path(database.place)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         with suppress(OSError):  # a folder that cannot be written to; the registry itself says so

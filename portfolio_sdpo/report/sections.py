@@ -197,10 +197,10 @@ def shielding(found: Sequence[StrategyGroup]) -> str:
         return ""
     headings = [
         "Shield",
-        "Looks that scaled",
-        "Stocks kept of a decision, mean",
-        "Stocks kept at a look, lowest",
-        "Looks that removed a stock",
+        "Reviews that scaled",
+        "Share of stocks kept, mean",
+        "Share of stocks kept, lowest",
+        "Reviews that removed a stock",
         "Limit out of reach",
     ]
     caption = (
@@ -214,7 +214,7 @@ def today(found: Sequence[StrategyGroup]) -> str:
     """What every strategy would hold from the last close on."""
     asked = [group for group in found if group.median.get("next")]
     if not asked:
-        return "<p>Not known: this backtest is older than the question; run it again.</p>"
+        return "<p>Not recorded: an earlier version made this backtest; run it again.</p>"
     rows = []
     for group in asked:
         weights = group.median["next"]["weights"]
@@ -287,7 +287,7 @@ def remarks(record: Record, found: Sequence[StrategyGroup]) -> str:
     general = [
         "Decisions use prices up to a close and are traded at the next one."
         if late
-        else "Decisions use prices up to a close and are traded at that very close, which nobody gets exactly.",
+        else "Decisions use prices up to a close and are traded at that very close, which no real order gets exactly.",
         "Fees are paid on what is traded, from the weights as they have drifted; taxes and market impact are left out.",
         chance,
     ]
@@ -363,7 +363,7 @@ def interval_of(record: dict[str, Any], field: str, written: Format) -> str:
 
 
 def _shown_field(record: dict[str, Any], field: str) -> str:
-    """The figure that is shown as `field`: of a track below a year, its whole return in the place of a yearly rate."""
+    """The figure that is shown as `field`: of a track below a year, its whole return in the place of an annual rate."""
     whole = field == "cagr" and record["cagr"] is None and record.get("total_return") is not None
     return "total_return" if whole else field
 

@@ -177,7 +177,7 @@ def _check_returns(frame: pd.DataFrame, unit: str) -> pd.DataFrame:
     if not isinstance(frame.index, pd.DatetimeIndex):
         raise DataQualityError("returns: the index must hold dates; convert it with pandas.to_datetime.")
     if frame.index.has_duplicates or not frame.index.is_monotonic_increasing:
-        raise DataQualityError("returns: every date must be there once, in ascending order; sort and clean the index.")
+        raise DataQualityError("returns: every date must appear once, in ascending order; sort and clean the index.")
     if not all(pd.api.types.is_numeric_dtype(kind) for kind in frame.dtypes):
         raise DataQualityError("returns: every column must hold numbers; convert or drop the others.")
     values = frame.to_numpy(dtype=float)

@@ -28,7 +28,7 @@ from gymnasium.vector import VectorEnv
 from pydantic import Field, model_validator
 
 import portfolio_sdpo
-from portfolio_sdpo.common.files import mark_alive
+from portfolio_sdpo.common.files import is_alive, mark_alive
 from portfolio_sdpo.errors import CheckpointError, DivergenceError, RunError, SettingsError
 from portfolio_sdpo.nn.networks import Policy
 from portfolio_sdpo.rl import checkpoint, metrics
@@ -210,6 +210,11 @@ class Trainer:
         Raises `InfeasibleConstraintError` if the end comes while the algorithm is still looking for a feasible policy.
         An interrupt (Ctrl-C) completes the iteration and saves it before it is raised; a second one is raised at once.
         """
+        if is_alive(self.folder / ALIVE):
+            raise RunError(
+                f"another process is training in {self.folder}: wait until it has ended, or stop it; then run the same "
+                "command again, and it continues from the checkpoint of that process."
+            )
         events = metrics.Events(self.folder, self.iteration) if self.settings.tensorboard else None
         enough = False
         with mark_alive(self.folder / ALIVE), interrupt_held_back() as interrupted:

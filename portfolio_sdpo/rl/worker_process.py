@@ -1,100 +1,150 @@
-"""What runs inside a worker process: lanes of environments, and the loop that answers tasks (see `rl.workers`)."""
+"""A worker process (see `rl.workers`): the thread that hands it tasks, and the loop in which it answers them."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import pickle
+import queue
 import signal
+import sys
 import threading
 import traceback
-from dataclasses import dataclass, fields
+from concurrent.futures import Future
+from dataclasses import fields
 from multiprocessing.connection import Connection
-from typing import Any
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from portfolio_sdpo.errors import EnvironmentFault, PortfolioSdpoError
-from portfolio_sdpo.rl.rollout import Collector, Rollout
+from portfolio_sdpo.rl.rollout import Rollout
+
+if TYPE_CHECKING:
+    from portfolio_sdpo.rl.workers import Recipe, Task
+
+ATTEMPTS = 3
+"""How often a lane is tried when workers die of it."""
+GRACE = 5.0
+"""Seconds that an idle worker has to close its environments."""
+
+_PROCESSES = threading.Lock()
+"""Processes of `multiprocessing` may not be started and waited for by two threads at once."""
+
+Job = tuple["Task", "Future[Any]"]
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What a worker has to know from the start."""
+class Worker:
+    """One process, and the thread of ours that hands it tasks from a queue that all workers share."""
 
-    make_env: bytes
-    """pickled, so that what is wrong with it is found where it can be told"""
-    signals: tuple[str, ...]
-    steps: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Task:
-    """A lane's batch; without a policy only its spaces are asked for."""
-
-    lane: int
-    size: int
-    iteration: int = 0
-    policy: bytes = b""
-
-
-class LaneRunner:
-    """The environments of one process, built when they are first needed and kept."""
-
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, number: int, recipe: Recipe, jobs: queue.SimpleQueue[Job | None]) -> None:
+        self._name = f"worker-{number}"
         self._recipe = recipe
-        self._collectors: dict[int, Collector] = {}
+        self._jobs = jobs
+        self._process: BaseProcess | None = None
+        self._connection: Connection | None = None
+        self._busy = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        self._thread.start()
 
-    def run(self, task: Task) -> Any:
-        """A rollout, or a pair of spaces; whatever goes wrong is an error of this package."""
-        try:
-            collector = self._collector(task.size)
-            if not task.policy:
-                return collector.env.single_observation_space, collector.env.single_action_space
-            return collector.collect(pickle.loads(task.policy), task.iteration, task.lane)
-        except PortfolioSdpoError:
-            raise
-        except Exception as error:
-            raise EnvironmentFault(
-                f"lane {task.lane} of iteration {task.iteration} failed with {describe_error(error)}: correct the "
-                "environment."
-            ) from error
-
-    def _collector(self, size: int) -> Collector:
-        # Each batch begins with a seeded reset, so lanes of the same size can share their environments.
-        if size not in self._collectors:
-            recipe = self._recipe
-            try:
-                env = pickle.loads(recipe.make_env)(size)
-            except PortfolioSdpoError:
-                raise
-            except Exception as error:
-                raise EnvironmentFault(
-                    f"{size} environments could not be made ({describe_error(error)}): correct make_env, which must "
-                    "also work in another process."
-                ) from error
-            found = getattr(env, "num_envs", None)
-            if found != size:
-                raise EnvironmentFault(
-                    f"make_env({size}) returned {'no vector environment' if found is None else f'{found} of them'}: "
-                    "it must return a VectorEnv of as many environments as it is asked for."
-                )
-            self._collectors[size] = Collector(env, recipe.signals, recipe.steps, recipe.seed)
-        return self._collectors[size]
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None before its first task."""
+        return self._process.pid if self._process else None
 
     def close(self) -> None:
-        """Close the environments."""
-        for collector in self._collectors.values():
-            collector.env.close()
-        self._collectors.clear()
+        """End the process: an idle one by itself, one in the middle of a batch at once."""
+        self._closed = True
+        with _PROCESSES:
+            if self._process is not None and self._connection is not None:
+                if self._busy:
+                    self._process.kill()
+                else:
+                    self._connection.close()
+                    self._process.join(GRACE)
+                    self._process.kill()
+                self._process.join()
+        self._thread.join(GRACE)
+
+    def _work(self) -> None:
+        for task, future in iter(self._jobs.get, None):
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(self._answer(task))
+            except BaseException as error:
+                future.set_exception(error)
+
+    def _answer(self, task: Task) -> Any:
+        code: int | None = None
+        for _ in range(ATTEMPTS):
+            self._busy = True
+            try:
+                connection = self._connection or self._start()
+                connection.send_bytes(pickle.dumps(task))
+                answer = connection.recv_bytes()
+            except (EOFError, OSError):
+                code = self._bury()
+            else:
+                return unpack_answer(answer)
+            finally:
+                self._busy = False
+        how = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"
+        raise EnvironmentFault(
+            f"the worker process of lane {task.lane} ended {how} in {ATTEMPTS} attempts at iteration {task.iteration}: "
+            "allow fewer workers if memory ran out, and call from `if __name__ == '__main__':` in a script."
+        )
+
+    def _start(self) -> Connection:
+        with _PROCESSES:
+            if self._closed:
+                raise RuntimeError("the collector was closed")
+            ours, theirs = multiprocessing.Pipe()
+            try:
+                self._process = _start_process(_context(), self._name, theirs, self._recipe)
+            except ChildProcessError:
+                # We were forked off a process whose fork server is not ours to use.
+                self._process = _start_process(multiprocessing.get_context("spawn"), self._name, theirs, self._recipe)
+            theirs.close()
+            self._connection = ours
+            return ours
+
+    def _bury(self) -> int | None:
+        """How the process died."""
+        with _PROCESSES:
+            process, self._process = self._process, None
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        if process is None:
+            return None
+        with _PROCESSES:
+            process.join(GRACE)
+            if process.exitcode is None:  # only its pipe is gone
+                process.kill()
+                process.join()
+            return process.exitcode
 
 
-def describe_error(error: BaseException) -> str:
-    """An error and where it came from, in a few words."""
-    place = traceback.extract_tb(error.__traceback__)[-1:]
-    where = f" in {os.path.basename(place[0].filename)}:{place[0].lineno}" if place else ""
-    return f"{type(error).__name__}{where}, '{error}'"
+def _context() -> BaseContext:
+    """Workers are forked off a small process that has only imported this module, and never run torch's threads."""
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    # A worker is told its parent's usual way of starting processes and has to know it; in joblib's it is joblib's own.
+    context.set_forkserver_preload([__name__, type(multiprocessing.get_context()).__module__])
+    return context
+
+
+def _start_process(context: BaseContext, name: str, connection: Connection, recipe: Recipe) -> BaseProcess:
+    process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+        target=serve, args=(connection, recipe), name=name, daemon=True
+    )
+    process.start()
+    return process
 
 
 def serve(connection: Connection, recipe: Recipe) -> None:
@@ -102,7 +152,7 @@ def serve(connection: Connection, recipe: Recipe) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    lanes = LaneRunner(recipe)
+    lanes = recipe.open_lanes()
     while True:
         try:
             task = pickle.loads(connection.recv_bytes())

@@ -15,18 +15,13 @@ terminal sends to all, and leave when the pipe to their parent closes.
 from __future__ import annotations
 
 import atexit
-import multiprocessing
 import os
 import pickle
 import queue
-import signal
-import sys
-import threading
+import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
-from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
+from dataclasses import dataclass
 from typing import Any, Self
 
 from gymnasium import spaces
@@ -35,132 +30,94 @@ from gymnasium.vector import VectorEnv
 from portfolio_sdpo.errors import EnvironmentFault, PortfolioSdpoError, SettingsError
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.rl.checkpoint import single_thread
-from portfolio_sdpo.rl.rollout import Rollout
-from portfolio_sdpo.rl.worker_process import LaneRunner, Recipe, Task, serve, unpack_answer
+from portfolio_sdpo.rl.rollout import Collector, Rollout
+from portfolio_sdpo.rl.worker_process import Job, Worker
 
 MakeEnv = Callable[[int], VectorEnv[Any, Any, Any]]
 """Number of environments → a vector environment of them; a function at the top of a module, so that it can be sent."""
-ATTEMPTS = 3
-"""How often a lane is tried when workers die of it."""
-GRACE = 5.0
-"""Seconds that an idle worker has to close its environments."""
-
-_PROCESSES = threading.Lock()
-"""Processes of `multiprocessing` may not be started and waited for by two threads at once."""
 
 
-Job = tuple[Task, "Future[Any]"]
+@dataclass(frozen=True)
+class Recipe:
+    """What a worker has to know from the start."""
+
+    make_env: bytes
+    """pickled, so that what is wrong with it is found where it can be told"""
+    signals: tuple[str, ...]
+    steps: int
+    seed: int
+
+    def open_lanes(self) -> Lanes:
+        """The lanes of one process, which have no environments yet."""
+        return Lanes(self)
 
 
-class Worker:
-    """One process, and the thread of ours that hands it tasks from a queue that all workers share."""
+@dataclass(frozen=True)
+class Task:
+    """A lane's batch; without a policy only its spaces are asked for."""
 
-    def __init__(self, number: int, recipe: Recipe, jobs: queue.SimpleQueue[Job | None]) -> None:
-        self._name = f"worker-{number}"
+    lane: int
+    size: int
+    iteration: int = 0
+    policy: bytes = b""
+
+
+class Lanes:
+    """The environments of one process, built when they are first needed and kept."""
+
+    def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._jobs = jobs
-        self._process: BaseProcess | None = None
-        self._connection: Connection | None = None
-        self._busy = False
-        self._closed = False
-        self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-        self._thread.start()
+        self._collectors: dict[int, Collector] = {}
 
-    @property
-    def pid(self) -> int | None:
-        """Of the process; None before its first task."""
-        return self._process.pid if self._process else None
+    def run(self, task: Task) -> Any:
+        """A rollout, or a pair of spaces; whatever goes wrong is an error of this package."""
+        try:
+            collector = self._collector(task.size)
+            if not task.policy:
+                return collector.env.single_observation_space, collector.env.single_action_space
+            return collector.collect(pickle.loads(task.policy), task.iteration, task.lane)
+        except PortfolioSdpoError:
+            raise
+        except Exception as error:
+            raise EnvironmentFault(
+                f"lane {task.lane} of iteration {task.iteration} failed with {describe_error(error)}: correct the "
+                "environment."
+            ) from error
+
+    def _collector(self, size: int) -> Collector:
+        # Each batch begins with a seeded reset, so lanes of the same size can share their environments.
+        if size not in self._collectors:
+            recipe = self._recipe
+            try:
+                env = pickle.loads(recipe.make_env)(size)
+            except PortfolioSdpoError:
+                raise
+            except Exception as error:
+                raise EnvironmentFault(
+                    f"{size} environments could not be made ({describe_error(error)}): correct make_env, which must "
+                    "also work in another process."
+                ) from error
+            found = getattr(env, "num_envs", None)
+            if found != size:
+                raise EnvironmentFault(
+                    f"make_env({size}) returned {'no vector environment' if found is None else f'{found} of them'}: "
+                    "it must return a VectorEnv of as many environments as it is asked for."
+                )
+            self._collectors[size] = Collector(env, recipe.signals, recipe.steps, recipe.seed)
+        return self._collectors[size]
 
     def close(self) -> None:
-        """End the process: an idle one by itself, one in the middle of a batch at once."""
-        self._closed = True
-        with _PROCESSES:
-            if self._process is not None and self._connection is not None:
-                if self._busy:
-                    self._process.kill()
-                else:
-                    self._connection.close()
-                    self._process.join(GRACE)
-                    self._process.kill()
-                self._process.join()
-        self._thread.join(GRACE)
-
-    def _work(self) -> None:
-        for task, future in iter(self._jobs.get, None):
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(self._answer(task))
-            except BaseException as error:
-                future.set_exception(error)
-
-    def _answer(self, task: Task) -> Any:
-        code: int | None = None
-        for _ in range(ATTEMPTS):
-            self._busy = True
-            try:
-                connection = self._connection or self._start()
-                connection.send_bytes(pickle.dumps(task))
-                answer = connection.recv_bytes()
-            except (EOFError, OSError):
-                code = self._bury()
-            else:
-                return unpack_answer(answer)
-            finally:
-                self._busy = False
-        how = f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"
-        raise EnvironmentFault(
-            f"the worker process of lane {task.lane} ended {how} in {ATTEMPTS} attempts at iteration {task.iteration}: "
-            "allow fewer workers if memory ran out, and call from `if __name__ == '__main__':` in a script."
-        )
-
-    def _start(self) -> Connection:
-        with _PROCESSES:
-            if self._closed:
-                raise RuntimeError("the collector was closed")
-            ours, theirs = multiprocessing.Pipe()
-            try:
-                self._process = _start_process(_context(), self._name, theirs, self._recipe)
-            except ChildProcessError:
-                # We were forked off a process whose fork server is not ours to use.
-                self._process = _start_process(multiprocessing.get_context("spawn"), self._name, theirs, self._recipe)
-            theirs.close()
-            self._connection = ours
-            return ours
-
-    def _bury(self) -> int | None:
-        """How the process died."""
-        with _PROCESSES:
-            process, self._process = self._process, None
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-        if process is None:
-            return None
-        with _PROCESSES:
-            process.join(GRACE)
-            if process.exitcode is None:  # only its pipe is gone
-                process.kill()
-                process.join()
-            return process.exitcode
+        """Close the environments."""
+        for collector in self._collectors.values():
+            collector.env.close()
+        self._collectors.clear()
 
 
-def _context() -> BaseContext:
-    """Workers are forked off a small process that has only imported this module, and never run torch's threads."""
-    if sys.platform != "linux":
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    # A worker is told its parent's usual way of starting processes and has to know it; in joblib's it is joblib's own.
-    context.set_forkserver_preload([__name__, type(multiprocessing.get_context()).__module__])
-    return context
-
-
-def _start_process(context: BaseContext, name: str, connection: Connection, recipe: Recipe) -> BaseProcess:
-    process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-        target=serve, args=(connection, recipe), name=name, daemon=True
-    )
-    process.start()
-    return process
+def describe_error(error: BaseException) -> str:
+    """An error and where it came from, in a few words."""
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" in {os.path.basename(place[0].filename)}:{place[0].lineno}" if place else ""
+    return f"{type(error).__name__}{where}, '{error}'"
 
 
 class WorkerCollector:
@@ -194,7 +151,7 @@ class WorkerCollector:
         # Before multiprocessing ends them by itself: a worker that dies of that would be replaced.
         atexit.register(self.close)
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._here = LaneRunner(recipe)
+        self._here = recipe.open_lanes()
         self._workers = [Worker(number, recipe, self._jobs) for number in range(min(workers, len(self.sizes)))]
         try:
             self.single_observation_space, self.single_action_space = self._spaces()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from portfolio_sdpo.errors import ModelCorruptError, PortfolioSdpoError, RegistryError, RegistryUnavailableError
 from portfolio_sdpo.portfolio.market import Array, Market, load_latest
 from portfolio_sdpo.portfolio.suspicion import find_suspicion
+from portfolio_sdpo.prices.calendar import find_local_date
 from portfolio_sdpo.prices.recent import describe_recent_problems
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Model, Promotion, Registry
@@ -122,6 +123,15 @@ class ChampionDecisions:
         except NotServableError as error:
             return ChampionState(None, model, prices, error)
         return ChampionState(None, model, prices, None)
+
+    def list_inputs(self, state: ChampionState) -> tuple[Any, ...]:
+        """Everything that an answer depends on: it is the same answer for as long as these are the same.
+
+        The age of prices changes with the date of their exchange, what is in the future with that in UTC.
+        """
+        now, calendar = self.now(), None if state.prices is None else state.prices.calendar
+        days = find_local_date(now, calendar), now.astimezone(UTC).date()
+        return (state.promotion, state.model and state.model.id, state.prices, str(state.error), days)
 
     def decide(
         self,

@@ -8,6 +8,9 @@ from scipy.stats import norm, t
 
 from portfolio_sdpo.backtest import Bootstrap, CvarLimit, check_promise
 from portfolio_sdpo.backtest.intervals import (
+    _SCALES,
+    _draw_evenly,
+    _interpolate,
     _log_likelihood,
     _simulate,
     _sum_periods,
@@ -19,18 +22,39 @@ CALM = np.random.default_rng(0).normal(0.0004, 0.01, 600)
 
 
 def test_likelihood_is_that_of_the_recursion():
+    """Of a market as volatile as the track, and of one half as volatile again; 40 sessions are no multiple of 16."""
     returns = np.random.default_rng(1).normal(size=40)
-    law = persistence, shock, asymmetry, degrees = 0.97, 0.1, 0.8, 6.0
-    variance, expected = 1.0, 0.0
-    for move in returns:
-        scale = math.sqrt(variance * (degrees - 2) / degrees)
-        expected += t.logpdf(move, degrees, scale=scale)
-        moved = shock * (1 - asymmetry) + (2 * shock * asymmetry if move < 0 else 0.0)
-        variance = 1 - persistence + moved * move**2 + (persistence - shock) * variance
-    assert _log_likelihood(returns, np.array([law]))[0] == pytest.approx(expected)
+    market = persistence, shock, asymmetry, degrees = 0.97, 0.1, 0.8, 6.0
+    found = _log_likelihood(returns, np.array([market]), np.array([1.0, 1.5]))
+    for scale, likelihood in zip((1.0, 1.5), found[0], strict=True):
+        variance, expected = 1.0, 0.0
+        for move in returns:
+            expected += t.logpdf(move, degrees, scale=scale * math.sqrt(variance * (degrees - 2) / degrees))
+            moved = shock * (1 - asymmetry) + (2 * shock * asymmetry if move < 0 else 0.0)
+            variance = 1 - persistence + moved * (move / scale) ** 2 + (persistence - shock) * variance
+        assert likelihood == pytest.approx(expected)
 
 
-def test_simulated_laws_have_unit_variance_and_cluster():
+def test_between_scales_the_likelihood_is_interpolated():
+    returns, scales = np.random.default_rng(3).standard_t(6, 2000), np.array([0.8, 0.95, 1.05, 1.42, 1.9])
+    markets = np.array([[0.98, 0.1, 0.3, 8.0], [0.5, 0.02, 0.9, 4.5]])
+    drawn = np.array([0, 1, 1, 0, 1])
+    returns /= returns.std()
+    exact = _log_likelihood(returns, markets, scales)[drawn, np.arange(5)]
+    found = _interpolate(_log_likelihood(returns, markets, np.array(_SCALES)), drawn, scales)
+    np.testing.assert_allclose(found, exact, atol=0.3)  # of thousands
+    # Beyond the scales it is that of the last one.
+    beyond = _interpolate(_log_likelihood(returns, markets, np.array(_SCALES)), np.array([0]), np.array([3.0]))
+    assert beyond[0] == pytest.approx(_log_likelihood(returns, markets, np.array([_SCALES[-1]]))[0, 0])
+
+
+def test_weighted_values_become_equally_likely_ones():
+    values, weights = np.array([5.0, 1.0, 3.0, 2.0]), np.array([0.1, 0.2, 0.0, 0.7])
+    drawn = _draw_evenly(values, weights, 10)
+    assert drawn.tolist() == [1.0] * 2 + [2.0] * 7 + [5.0]
+
+
+def test_simulated_markets_have_unit_variance_and_cluster():
     paths = _simulate(np.tile([[0.98, 0.06, 0.3, 50.0]], (400, 1)), 1000, np.random.default_rng(2))
     assert paths.mean() == pytest.approx(0.0, abs=0.01) and paths.var() == pytest.approx(1.0, abs=0.05)
     squares = paths**2
@@ -58,7 +82,7 @@ def test_a_constant_track_has_no_interval():
 
 
 def test_on_independent_days_it_is_about_as_wide_as_the_textbooks():
-    """The asymptotic variance of the CVaR of a normal law is known; the interval may be wider, hardly narrower."""
+    """The CVaR of the normal distribution has a known variance; the interval may be wider, hardly narrower."""
     low, high = find_interval(draw_true_cvars(CALM, 0.05, 1, Bootstrap(draws=400)), 0.95)
     quantile, tail = norm.ppf(0.05), -norm.pdf(norm.ppf(0.05)) / 0.05
     second = 1 - norm.ppf(0.05) * norm.pdf(norm.ppf(0.05)) / 0.05
@@ -78,12 +102,12 @@ def test_where_volatility_clusters_it_is_far_wider():
 
 
 def test_it_covers_where_resampled_blocks_do_not():
-    """Two years of a volatile law: intervals that hold the truth, and rejections of what is true."""
-    law, rng = np.array([[0.98, 0.1, 0.9, 8.0]]), np.random.default_rng(6)
-    long = _sum_periods(_simulate(np.repeat(law, 300, axis=0), 3000, rng), 5)
+    """Two years of a volatile market: intervals that hold the truth, and rejections of what is true."""
+    market, rng = np.array([[0.98, 0.1, 0.9, 8.0]]), np.random.default_rng(6)
+    long = _sum_periods(_simulate(np.repeat(market, 300, axis=0), 3000, rng), 5)
     truth = 0.01 * np.sort(long.ravel())[: int(0.05 * long.size)].mean()
     limit, covered, rejected = CvarLimit(bound=float(truth), horizon=5), 0, 0
-    tracks = 0.01 * _simulate(np.repeat(law, 40, axis=0), 504, rng)
+    tracks = 0.01 * _simulate(np.repeat(market, 40, axis=0), 504, rng)
     for track in tracks:
         promise = check_promise(track, limit, Bootstrap(draws=100))
         covered += promise.interval[0] <= truth <= promise.interval[1]

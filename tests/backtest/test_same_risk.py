@@ -8,8 +8,7 @@ import pytest
 from scipy.optimize import brentq
 
 from portfolio_sdpo.backtest import Bootstrap, CvarLimit
-from portfolio_sdpo.backtest.same_risk import compare_at_same_risk, find_shares, scale_with_cash
-from portfolio_sdpo.backtest.superiority import judge_superiority
+from portfolio_sdpo.backtest.same_risk import compare_at_same_risk, find_shares, judge_superiority, scale_with_cash
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
 
 LIMIT = CvarLimit(horizon=5, alpha=0.1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, CmdpSettings
-from portfolio_sdpo.experiments.cmdp.runs import run_cmdp
+from portfolio_sdpo.experiments.cmdp.study import run_cmdp
 from portfolio_sdpo.experiments.engine.grid import Outcome
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import ActorSettings, CriticSettings, PpoSettings, Problem, SdpoSettings

@@ -10,7 +10,7 @@ import pytest
 from nbclient import NotebookClient
 
 from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
-from portfolio_sdpo.experiments.safety.runs import safety_runs
+from portfolio_sdpo.experiments.safety.study import list_safety_runs
 from portfolio_sdpo.rl.metrics import write_config, write_rows
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -113,7 +113,7 @@ def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def store_safety_runs(home: Path) -> None:
     """Three finished runs of question (B), their logs written by hand."""
     experiment = find_safety_experiment("safety-b-pointgoal1-short")
-    for run in safety_runs(experiment, home / "experiments" / experiment.name):
+    for run in list_safety_runs(experiment, home / "experiments" / experiment.name):
         if run.name in ("ppo-0", "sdpo-0", "sdpo-1"):
             settings = run.settings()
             run.folder.mkdir(parents=True)

@@ -121,7 +121,7 @@ def test_arrays_cannot_be_changed():
         (frame(S=[1e-300, 1e300]), DataQualityError, "S moves by the factor inf on 2019-01-03"),
         (frame(S=["a", "b"]), DataQualityError, "must hold numbers"),
         (frame(CASH=[1.0, 1.0]), DataQualityError, "none may be called CASH"),
-        (frame(S=[1.0, 2.0])[["S", "S"]], DataQualityError, "every ticker must be there once"),
+        (frame(S=[1.0, 2.0])[["S", "S"]], DataQualityError, "every ticker must appear once"),
         (frame(S=[1.0, 2.0]).iloc[::-1], DataQualityError, "sessions must ascend"),
         (frame(S=[1.0, 2.0]).reset_index(drop=True), DataQualityError, "index must hold dates"),
         (frame(S=[1.0]).iloc[:0], HistoryError, "at least one session"),

@@ -220,3 +220,17 @@ def test_returns_are_offered_only_if_every_column_holds_them():
     ) as caught:
         clean(prices({"A": list(returns), "B": list(path)}, days))
     assert "--returns" not in str(caught.value)
+
+
+def test_no_repair_is_advised_that_would_destroy_what_there_is() -> None:
+    zeros = [0.0, 1.0, 1.1, 1.0] * 5
+    with pytest.raises(DataQualityError) as caught:
+        clean(prices({"A": zeros, "B": [1.0 + day / 9 for day in range(20)]}, CALENDAR[:20]))
+    message = str(caught.value)
+    assert "too many of the prices of A to leave out" in message and "--tickers" in message
+    assert "--repair" not in message
+    days = sorted([*CALENDAR[:20]] * 2)
+    with pytest.raises(DataQualityError) as caught:
+        clean(prices({"A": [1.0 + row / 9 for row in range(40)]}, days))
+    message = str(caught.value)
+    assert "its own ticker" in message and "duplicates=first" not in message

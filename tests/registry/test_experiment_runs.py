@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs, run_cmdp
+from portfolio_sdpo.experiments.cmdp.study import list_cmdp_runs, run_cmdp
 from portfolio_sdpo.experiments.engine.folders import read_json
 from portfolio_sdpo.experiments.engine.grid import Run, Stage, run_grid
 from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
@@ -117,7 +117,7 @@ def test_results_are_there_as_soon_as_they_are_known(registry, tmp_path):
 COMMAND = """
 import sys
 from pathlib import Path
-from portfolio_sdpo.experiments.cmdp.runs import run_cmdp
+from portfolio_sdpo.experiments.cmdp.study import run_cmdp
 from portfolio_sdpo.experiments.paper.smoke import CMDP_CVAR
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.experiment_runs import RunRecorder
@@ -146,7 +146,7 @@ def test_a_killed_command_leaves_entries_that_the_next_one_mends(registry, url, 
         ("cmdp/ppo-11-1", "done", None),
     ]
     for case, run in zip(
-        cmdp_runs(LONG, tmp_path), reversed(registry.runs(kind="experiment", status="done")), strict=True
+        list_cmdp_runs(LONG, tmp_path), reversed(registry.runs(kind="experiment", status="done")), strict=True
     ):
         assert run.metrics == case.results() and run.metrics["true_return"] > 0
         assert run.settings["settings"]["iterations"] == 40

@@ -286,7 +286,7 @@ def test_a_record_of_earlier_days_is_still_shown(record, tmp_path):
         old.append({key: each[key] for key in each if key not in ("against", "next")} | {"shield": shield})
     write_record(type(record)(**{**vars(record), "metrics": old}), "", tmp_path / "run")
     text = Page(render_report(read_record(tmp_path / "run"))).text
-    assert any("older than the question; run it again" in line for line in text)
+    assert any("earlier version made this backtest; run it again" in line for line in text)
     assert "1 of 1" in text and "Against rivals" not in text
 
 

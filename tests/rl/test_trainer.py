@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from portfolio_sdpo.common.files import mark_alive
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv
 from portfolio_sdpo.errors import (
     CheckpointError,
@@ -19,7 +20,7 @@ from portfolio_sdpo.errors import (
 )
 from portfolio_sdpo.rl import checkpoint, metrics
 from portfolio_sdpo.rl.algorithms import ALGORITHMS
-from portfolio_sdpo.rl.trainer import TrainSettings
+from portfolio_sdpo.rl.trainer import ALIVE, TrainSettings
 from tests.rl.training_examples import (
     CMDP,
     EACH,
@@ -294,3 +295,16 @@ def test_rows_may_differ_in_their_columns(tmp_path):
 def test_wrong_settings_name_their_field(field, value):
     with pytest.raises(SettingsError, match=f"TrainSettings.{field}"):
         TrainSettings(**{**run_settings("ppo").model_dump(), field: value})
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
+    """Both would remove each other's checkpoints; the lock is that of any process, this one included."""
+    settings, folder = run_settings(), tmp_path / "run"
+    with pytest.raises(Stop):
+        trainer(settings, folder).run(stop_after(3))
+    before = contents(folder)
+    second = trainer(settings, folder)
+    with mark_alive(folder / ALIVE), pytest.raises(RunError, match=r"another process is training in .*run: wait"):
+        second.run()
+    assert {name: content for name, content in contents(folder).items() if name != ALIVE} == before
+    assert len(trainer(settings, folder).run()) == ITERATIONS

@@ -18,7 +18,7 @@ import torch
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import EnvironmentFault, SettingsError
 from portfolio_sdpo.nn.networks import Policy
-from portfolio_sdpo.rl import workers
+from portfolio_sdpo.rl import worker_process
 from portfolio_sdpo.rl.rollout import Collector, Purpose, Rollout, stream
 from portfolio_sdpo.rl.workers import WorkerCollector
 
@@ -304,7 +304,7 @@ def test_wrong_settings():
 
 def test_without_a_fork_server(by_hand_joined, monkeypatch):
     """As in a process that was forked off one that has a server."""
-    monkeypatch.setattr(workers, "_context", lambda: Forked())
+    monkeypatch.setattr(worker_process, "_context", lambda: Forked())
     with collector(hands=1) as env:
         assert_same(env.collect(policy_for(env), 4), by_hand_joined[0])
 

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Query
 
 from portfolio_sdpo.registry import AuditEntry
 
-from ..deps import ReadAccess
+from ..deps import ReadAccess, ScopedRoute
 from ..errors import document_problems
 from ..schemas import AuditEntryOut, AuditPage
 
-router = APIRouter(tags=["audit"])
+router = APIRouter(tags=["audit"], route_class=ScopedRoute)
 
 Text = Annotated[str | None, Query(max_length=80)]
 

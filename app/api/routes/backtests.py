@@ -11,11 +11,11 @@ from fastapi import APIRouter, Path
 from portfolio_sdpo.backtest.record import KEYS, Record, list_records, read_config, read_record, split_by_track
 from portfolio_sdpo.errors import RunError
 
-from ..deps import Limit, Offset, ReadAccess
+from ..deps import Limit, Offset, ReadAccess, ScopedRoute
 from ..errors import ProblemError, document_problems, log
 from ..schemas import BacktestBrief, BacktestDetail, Backtests, BacktestTrack
 
-router = APIRouter(tags=["backtests"], responses=document_problems(422))
+router = APIRouter(tags=["backtests"], route_class=ScopedRoute, responses=document_problems(422))
 
 
 @router.get("/backtests")

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Path
 
 from portfolio_sdpo.registry import Model, Promotion, to_record
 
-from ..deps import Limit, Offset, ReadAccess
+from ..deps import Limit, Offset, ReadAccess, ScopedRoute
 from ..errors import document_problems
 from ..schemas import ModelBrief, ModelDetail, Models, PromotionEntry
 
-router = APIRouter(tags=["models"], responses=document_problems(422, 503))
+router = APIRouter(tags=["models"], route_class=ScopedRoute, responses=document_problems(422, 503))
 
 
 @router.get("/models")

@@ -10,12 +10,12 @@ from starlette.responses import Response
 
 from portfolio_sdpo.serving import Answer, OrderRequest, Orders
 
-from ..deps import ReadAccess
+from ..deps import ReadAccess, ScopedRoute
 from ..errors import ProblemError, document_problems
 from ..services.posted_accounts import order_on_body
 from ..services.posted_prices import CSV, JSON
 
-router = APIRouter(tags=["orders"])
+router = APIRouter(tags=["orders"], route_class=ScopedRoute)
 
 _HEADERS: dict[str, Any] = {
     "X-Request-ID": {"description": "The id of the request in the audit log.", "schema": {"type": "string"}},

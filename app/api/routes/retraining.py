@@ -13,11 +13,11 @@ from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Job, to_record
 from portfolio_sdpo.registry.retrain import RetrainSettings
 
-from ..deps import Limit, ReadAccess, TrainAccess
+from ..deps import Limit, ReadAccess, ScopedRoute, TrainAccess
 from ..errors import document_problems
 from ..schemas import Jobs, JobState, RetrainBody
 
-router = APIRouter(tags=["retraining"], responses=document_problems(422, 503))
+router = APIRouter(tags=["retraining"], route_class=ScopedRoute, responses=document_problems(422, 503))
 
 
 @router.post("/retrain", status_code=202, responses=document_problems(400, 409, 413))

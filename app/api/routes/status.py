@@ -14,7 +14,7 @@ from portfolio_sdpo import __version__
 from portfolio_sdpo.errors import RegistryError
 from portfolio_sdpo.registry import Registry
 
-from ..deps import PublicAccess, ReadAccess
+from ..deps import PublicAccess, ReadAccess, ScopedRoute
 from ..errors import ProblemError, document_problems
 from ..schemas import Health, Ready
 from ..services.metrics import MEDIA_TYPE
@@ -23,7 +23,7 @@ RUNS = 20
 """Retrains that are looked through for the last that succeeded."""
 _DISTANCE = "The share of the account that champion and model in shadow hold differently."
 
-router = APIRouter(tags=["state"])
+router = APIRouter(tags=["state"], route_class=ScopedRoute)
 log = logging.getLogger("portfolio_sdpo.api")
 
 

@@ -10,12 +10,12 @@ from starlette.responses import Response
 
 from portfolio_sdpo.serving import Answer, Weights
 
-from ..deps import ReadAccess
+from ..deps import ReadAccess, ScopedRoute
 from ..errors import ProblemError, document_problems
 from ..schemas import PricesBody
 from ..services.posted_prices import CSV, JSON
 
-router = APIRouter(tags=["weights"])
+router = APIRouter(tags=["weights"], route_class=ScopedRoute)
 
 _HEADERS: dict[str, Any] = {
     "ETag": {"description": "sha256 of the body, in quotes.", "schema": {"type": "string"}},

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from portfolio_sdpo.errors import RegistryError, RegistryReplacedError
-from portfolio_sdpo.prices.calendar import find_local_date
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.database import Identity
 from portfolio_sdpo.serving import Answer, ChampionDecisions, Refusal, make_answer
@@ -85,10 +84,7 @@ class Publisher:
         began = time.monotonic()
         self._confirm_registry()
         state = self._decisions.read_state()
-        now, calendar = self._decisions.now(), None if state.prices is None else state.prices.calendar
-        # The age of prices changes with the date of the exchange, what is in the future with that in UTC.
-        days = (find_local_date(now, calendar), now.astimezone(UTC).date())
-        basis = (state.promotion, state.prices, str(state.error), days)
+        basis = self._decisions.list_inputs(state)
         if basis == self._basis and not (self._retry_at and began >= self._retry_at):
             if self._refusal is None:
                 self._valid_until = began + self.settings.lease

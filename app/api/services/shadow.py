@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -22,6 +23,8 @@ from ..errors import ProblemError
 from .auditor import Auditor
 
 REQUEST_ID = "shadow-"
+RETRY = 5.0
+"""Seconds until an answer that could not be made is tried again, in case the cause was removed."""
 
 log = logging.getLogger("portfolio_sdpo.api")
 
@@ -43,6 +46,7 @@ class Shadow:
         self._decisions = ChampionDecisions(registry, now)
         self._answer: Answer | Refusal = Refusal("starting", "The shadow has just started: try again in a moment.")
         self._basis: tuple[Any, ...] | None = None
+        self._retry_at = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="shadow", daemon=True)
 
@@ -76,8 +80,9 @@ class Shadow:
     def refresh(self) -> None:
         """Make the answer again if its prices, or the day, have changed."""
         state = self._decisions.read_model_state(str(self.settings.shadow))
-        basis = (state.prices, str(state.error), self._decisions.now().date())
-        if basis == self._basis:
+        basis = self._decisions.list_inputs(state)
+        began = time.monotonic()
+        if basis == self._basis and not (isinstance(self._answer, Refusal) and began >= self._retry_at):
             return
         answer = make_answer(self._decisions, state, self.settings)
         if isinstance(answer, Refusal):
@@ -85,7 +90,7 @@ class Shadow:
         else:
             self.changes += 1
             self.auditor.note(answer, f"{REQUEST_ID}{self.changes}-{answer.sha256[:8]}")
-        self._answer, self._basis = answer, basis
+        self._answer, self._basis, self._retry_at = answer, basis, time.monotonic() + RETRY
 
     def _run(self) -> None:
         while not self._stop.is_set():

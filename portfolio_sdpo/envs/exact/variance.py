@@ -188,7 +188,7 @@ def solve_variance(cmdp: Cmdp, bound: float, discount: float, *, steps: int = 18
     if inside.moments.variance > bound:
         least = inside.moments.variance
         raise InfeasibleConstraintError(
-            f"No policy with a variance of at most {bound:.6g} was found: the calmest has {least:.6g}.", bound - least
+            f"No policy with a variance of at most {bound:.6g} was found: the lowest has {least:.6g}.", bound - least
         )
     unit = max(abs(highest), 1e-3) / outside.moments.variance
     low, high, multiplier = 0.0, 1.0, math.inf

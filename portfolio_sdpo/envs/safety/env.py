@@ -25,8 +25,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from portfolio_sdpo.envs.safety import suite
-from portfolio_sdpo.envs.safety.folds import BINS, Folds, Part
-from portfolio_sdpo.envs.safety.scene import LIMIT, Scene
+from portfolio_sdpo.envs.safety.scene import BINS, LIMIT, Folds, Part, Scene
 from portfolio_sdpo.envs.safety.tasks import HORIZON, ROBOTS, SIGNALS, TASKS
 from portfolio_sdpo.errors import SettingsError
 
@@ -48,7 +47,7 @@ class SafetyEnv(gymnasium.Env):
     ones, exp(−distance/0.3 m): a hazard of 0.2 m fills the last tenth of the suite's lidar, where a network has a hard
     time telling in from out; and closeness and direction of the nearest object of every kind, by both measures, lest
     each of a lidar's bins has to be learnt by itself. folded: the world is mirrored, before it is seen and before an
-    action is carried out, so that the goal is always ahead and to the left (`folds`). proportional: an action of 1 is
+    action is carried out, so that the goal is always ahead and to the left (`Folds`). proportional: an action of 1 is
     the strongest force that a motor has; the suite's motors have it at 0.05 (Point) or 0.02 (Car), so that whatever
     moves a robot at all moves it with full force.
     """

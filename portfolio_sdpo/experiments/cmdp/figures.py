@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.references import References, read_references
-from portfolio_sdpo.experiments.cmdp.runs import START
+from portfolio_sdpo.experiments.cmdp.study import START
 from portfolio_sdpo.experiments.cmdp.summary import run_folders
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, read_json
 from portfolio_sdpo.experiments.style import (

@@ -62,7 +62,7 @@ class Probe:
             self.cmdp, table, self.problem, self.episodes, lambda: np.random.default_rng(fresh)
         )
         simulation_seed = int(integrated.generate_state(1)[0])
-        return figures | exact_figures(self.cmdp, table, self.problem, self.episodes, simulation_seed), returns
+        return figures | compute_exact_figures(self.cmdp, table, self.problem, self.episodes, simulation_seed), returns
 
     def sample(self, policy: Policy, iteration: int) -> dict[str, float]:
         """Only `true_*`: what can be known without the tables of the CMDP."""
@@ -104,7 +104,7 @@ def sample_figures(
     return figures, reward
 
 
-def exact_figures(cmdp: Cmdp, table: Array, problem: Problem, episodes: int, seed: int) -> dict[str, float]:
+def compute_exact_figures(cmdp: Cmdp, table: Array, problem: Problem, episodes: int, seed: int) -> dict[str, float]:
     """`exact_*` and `integrated_*` of a policy [H, N, M]; simulations use `episodes` paths and `seed`."""
     moments: dict[tuple[str, float], Evaluation] = {}
 

@@ -22,7 +22,13 @@ from portfolio_sdpo.envs.exact import (
 )
 from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.probe import Array, exact_figures, sample_figures, sharp_kind, sharp_objective
+from portfolio_sdpo.experiments.cmdp.probe import (
+    Array,
+    compute_exact_figures,
+    sample_figures,
+    sharp_kind,
+    sharp_objective,
+)
 from portfolio_sdpo.experiments.engine.folders import read_json, write_json
 from portfolio_sdpo.risk import BadStateProbability, CVaR, Expectation, Variance
 from portfolio_sdpo.rl import Problem
@@ -146,7 +152,7 @@ def _solve_unconstrained(cmdp: Cmdp, problem: Problem) -> Array:
 
 
 def _reference(cmdp: Cmdp, problem: Problem, table: Array) -> Reference:
-    figures = exact_figures(cmdp, table, problem, _EPISODES, seed=0)
+    figures = compute_exact_figures(cmdp, table, problem, _EPISODES, seed=0)
     kinds = [sharp_kind(figures, index) for index in range(len(problem.constraints))]
     unknown = not problem.objective.linear and sharp_objective(figures) is None
     if None in kinds or unknown:

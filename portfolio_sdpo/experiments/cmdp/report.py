@@ -10,18 +10,18 @@ from portfolio_sdpo.experiments.cmdp.summary import AlgorithmSummary, CmdpSummar
 from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.tables import (
     describe_experiment,
+    describe_failures,
+    describe_outdated,
     display_name,
-    failure_lines,
     format_percent,
     format_spread,
-    outdated_lines,
-    plain_table,
+    make_plain_table,
 )
 
 
 def render_cmdp(summary: CmdpSummary) -> RenderableType:
     """Algorithms and references as one table, with notes below on what does not go without saying."""
-    table = plain_table(summary.title, bold=True)
+    table = make_plain_table(summary.title, bold=True)
     table.add_column("policy", no_wrap=True)
     other = any(algorithm.final_objective for algorithm in summary.algorithms.values())
     started = any(algorithm.share_from_start for algorithm in summary.algorithms.values())
@@ -91,10 +91,10 @@ def _note(summary: CmdpSummary) -> str:
 
 
 def _troubles(summary: CmdpSummary) -> list[Text]:
-    lines = failure_lines(summary.failures)
+    lines = describe_failures(summary.failures)
     if summary.unfinished:
         lines.append(Text(f"unfinished: {', '.join(summary.unfinished)}", style="yellow"))
     lengths = {length for algorithm in summary.algorithms.values() for length in algorithm.iterations}
     if len(lengths) > 1:
         lines.append(Text(f"these runs have different lengths: {sorted(lengths)} iterations", style="yellow"))
-    return lines + outdated_lines(summary.outdated)
+    return lines + describe_outdated(summary.outdated)

@@ -17,7 +17,7 @@ import numpy as np
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.probe import sharp_kind, sharp_objective
 from portfolio_sdpo.experiments.cmdp.references import References, read_references
-from portfolio_sdpo.experiments.cmdp.runs import START
+from portfolio_sdpo.experiments.cmdp.study import START
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, find_run_folders, read_json, write_json
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.tables import Spread
@@ -134,7 +134,7 @@ def summarise_cmdp(
         algorithms={label: _over_runs(own) for label in labels if (own := [run for run in runs if run.label == label])},
         references=references,
         runs=tuple(runs),
-        statistics=SeedStatistics.of(cmdp_evidence(experiment, root, only)),
+        statistics=SeedStatistics.of(collect_cmdp_evidence(experiment, root, only)),
         unfinished=tuple(unfinished),
         failures=failures,
         outdated=tuple(folder.name for folder in found if _outdated(experiment, folder)),
@@ -143,7 +143,7 @@ def summarise_cmdp(
     return summary
 
 
-def cmdp_evidence(
+def collect_cmdp_evidence(
     experiment: CmdpExperiment, root: Path | None = None, only: Collection[str] | None = None
 ) -> Evidence:
     """What the finished runs say: every iteration's policy at its exact return and its sharpest known risk.

@@ -62,7 +62,7 @@ _CAPTIONS = {
 }
 
 
-def question_page(answer: QuestionResult) -> str:
+def render_question_page(answer: QuestionResult) -> str:
     """One question: claims and verdicts first, then every experiment with figure, tables and size."""
     question = answer.question
     body = [
@@ -79,7 +79,7 @@ def question_page(answer: QuestionResult) -> str:
     return document(f"Question {question.key}: {question.title}", "\n".join(body), answer.to_json(), style=STYLE)
 
 
-def index_page(records: Sequence[dict[str, Any]], scale: Scale) -> str:
+def render_index_page(records: Sequence[dict[str, Any]], scale: Scale) -> str:
     """All questions with their verdicts."""
     counts = Counter(
         each["verdict"] for record in records for judged in record["claims"] for each in judged["judgements"]

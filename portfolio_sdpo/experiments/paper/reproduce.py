@@ -144,7 +144,7 @@ def reproduce(
     make: how missing runs are made; None makes none and shows what is there. plan: what is run for a question, by
     default what the scale says.
     """
-    from portfolio_sdpo.experiments.paper.page import index_page, question_page
+    from portfolio_sdpo.experiments.paper.page import render_index_page, render_question_page
 
     folder = out or default_folder(scale)
     _check(folder, scale)
@@ -163,9 +163,9 @@ def reproduce(
             software=_software(),
         )
         write_json(folder / _file(key), answer.to_json())
-        write_content(folder / f"{key.lower()}.html", question_page(answer).encode())
+        write_content(folder / f"{key.lower()}.html", render_question_page(answer).encode())
         answers.append(answer)
-        write_content(folder / "index.html", index_page(_records(folder), scale).encode())
+        write_content(folder / "index.html", render_index_page(_records(folder), scale).encode())
     return answers
 
 

@@ -16,7 +16,7 @@ from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.experiments.safety.algorithms import make_algorithms
 from portfolio_sdpo.experiments.safety.experiment import BarrierSettings, SafetyExperiment
 from portfolio_sdpo.experiments.safety.questions import question_b, question_c
-from portfolio_sdpo.experiments.safety.short import RIVALS, SHORT_EXPERIMENTS, SHORT_SIZE, SHORT_WORLD
+from portfolio_sdpo.experiments.safety.short import RIVALS, SHORT_EXPERIMENTS, SHORT_SIZE, SHORT_WORLD, WITH_BACKUP
 
 # ---- The paper's table. What it leaves open: epochs, minibatches, warm-up, the noise of the start.
 
@@ -52,9 +52,9 @@ _ALL = (
     question_c(
         "safety-c-short",
         f"{_TITLE_C}, on a small machine",
-        RIVALS,
+        {**RIVALS, "sdpo-backup": WITH_BACKUP},
         _SHORT_BARRIERS_C,
-        SHORT_SIZE,
+        {**SHORT_SIZE, "lengths": {"sdpo-backup": 100}},
         world=SHORT_WORLD,
     ),
 )

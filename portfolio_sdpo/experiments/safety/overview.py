@@ -87,7 +87,7 @@ class SafetyOverview:
         return len(self.tasks) * len(LABELS)
 
 
-def grid_label(experiment: SafetyExperiment, label: str) -> str | None:
+def find_grid_label(experiment: SafetyExperiment, label: str) -> str | None:
     """The label of the grid that a label of the experiment stands for; None for runs beside the grid.
 
     On the first task the grid's SDPO has another name, since `sdpo` was run there before it began at rest.
@@ -116,7 +116,7 @@ def _summarise_task(experiment: SafetyExperiment, root: Path) -> TaskOverview:
         found = []
     runs: dict[str, list[RunLog]] = {}
     for run in found:
-        if (label := grid_label(experiment, run.label)) is not None:
+        if (label := find_grid_label(experiment, run.label)) is not None:
             runs.setdefault(label, []).append(replace(run, label=label))
     results = tuple(_summarise_label(experiment, label, runs) for label in LABELS if label in runs)
     return TaskOverview(

@@ -21,7 +21,7 @@ from portfolio_sdpo.experiments.safety.overview import (
 from portfolio_sdpo.experiments.safety.overview_figure import draw_overview
 from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.style import STYLE
-from portfolio_sdpo.experiments.tables import display_name, format_percent, format_spread, plain_table
+from portfolio_sdpo.experiments.tables import display_name, format_percent, format_spread, make_plain_table
 from portfolio_sdpo.report.formats import NONE, table
 from portfolio_sdpo.report.page import document, section
 
@@ -65,7 +65,7 @@ def render_overview(overview: SafetyOverview) -> RenderableType:
     )
 
 
-def overview_page(overview: SafetyOverview) -> str:
+def render_overview_page(overview: SafetyOverview) -> str:
     """As HTML, with the figure."""
     title = _TITLES[overview.variant]
     body = [
@@ -79,7 +79,7 @@ def overview_page(overview: SafetyOverview) -> str:
 
 
 def _task_table(task: TaskOverview) -> Table:
-    found = plain_table(task.experiment.world.task, bold=True)
+    found = make_plain_table(task.experiment.world.task, bold=True)
     for heading in HEADINGS:
         found.add_column(heading.replace(" / ", "\n/ "), justify="left" if heading == "policy" else "right")
     for result in task.results:

@@ -15,6 +15,8 @@ DISCOUNT = 0.99
 COST = "expectation of cost <= 25 discount=1"
 VASES = "expectation of vases <= 10 discount=1"
 HAZARDS = "bad-state-probability of hazards <= 0.1"
+LABELS_C = ("ppo", "ipo", "sdpo", "sdpo-backup")
+"""Of the algorithms that question (B) compares, those that keep several bounds, and the one that keeps none."""
 
 
 def question_b(
@@ -62,7 +64,7 @@ def question_c(
                 Constraint.from_spec(f"{HAZARDS} {barriers[1]}"),
             ),
         ),
-        algorithms={label: algorithms[label] for label in ("ppo", "ipo", "sdpo")},
+        algorithms={label: settings for label, settings in algorithms.items() if label in LABELS_C},
         barriers=own or {},
         **size,
     )

@@ -19,8 +19,8 @@ from typing import Any
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.folders import find_run_folders, missing_runs, read_json, write_content
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
-from portfolio_sdpo.experiments.safety.runs import SafetyRun
 from portfolio_sdpo.experiments.safety.standings import find_standing
+from portfolio_sdpo.experiments.safety.study import SafetyRun
 from portfolio_sdpo.rl import TrainSettings
 from portfolio_sdpo.rl.checkpoint import fingerprint
 from portfolio_sdpo.rl.metrics import LogRow, read_config, read_rows
@@ -43,20 +43,20 @@ class RunLog:
     steps_per_second: float | None = None
     failure: str | None = None
     digest: str | None = None
-    """of its settings, see `settings_digest`; None where it has none yet"""
+    """of its settings, see `hash_settings`; None where it has none yet"""
     version: str = ""
 
 
-def settings_digest(settings: TrainSettings) -> str:
+def hash_settings(settings: TrainSettings) -> str:
     """A name for everything about a run but its length, its seed and the version it was made with."""
     unused = settings.find_unused_additions()
     parts = settings.model_dump(mode="json", include=set(_COUNTED), exclude=unused)
     return fingerprint([json.dumps(parts, sort_keys=True)])
 
 
-def declared_digest(experiment: SafetyExperiment, label: str) -> str:
+def hash_declared(experiment: SafetyExperiment, label: str) -> str:
     """That of the runs that the experiment declares for this label."""
-    return settings_digest(SafetyRun(experiment, label, 0, Path()).settings())
+    return hash_settings(SafetyRun(experiment, label, 0, Path()).settings())
 
 
 def find_runs(experiment: SafetyExperiment, root: Path, only: Collection[str] | None = None) -> list[RunLog]:
@@ -81,7 +81,7 @@ def find_runs(experiment: SafetyExperiment, root: Path, only: Collection[str] | 
 def write_records(experiment: SafetyExperiment, root: Path, only: Collection[str] | None, out: Path) -> list[Path]:
     """Records of the finished runs with the declared settings, of any length, into the experiment's folder in `out`."""
     found = [run for run in find_runs(experiment, root, only) if run.finished and run.label in experiment.algorithms]
-    chosen = [run for run in found if run.digest == declared_digest(experiment, run.label)]
+    chosen = [run for run in found if run.digest == hash_declared(experiment, run.label)]
     if not chosen:
         raise RunError(
             f"no run in {root} is finished with the declared settings: see `portfolio-sdpo experiment show "
@@ -150,7 +150,7 @@ def _read_folder(folder: Path) -> RunLog:
 def _digest_of(settings: dict[str, Any]) -> str:
     """That of settings as a run wrote them down; they may be of a version that had others."""
     try:
-        return settings_digest(TrainSettings.model_validate(settings))
+        return hash_settings(TrainSettings.model_validate(settings))
     except ValueError:
         return "unknown"
 

@@ -14,12 +14,12 @@ from portfolio_sdpo.experiments.safety.summary import AlgorithmStanding, SafetyS
 from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.tables import (
     describe_experiment,
+    describe_failures,
+    describe_outdated,
     display_name,
-    failure_lines,
     format_percent,
     format_spread,
-    outdated_lines,
-    plain_table,
+    make_plain_table,
 )
 
 
@@ -61,7 +61,7 @@ _NOTE = (
 
 
 def _table(title: str, standings: Mapping[str, AlgorithmStanding], summary: SafetySummary) -> Table:
-    table = plain_table(title)
+    table = make_plain_table(title)
     table.add_column("policy", no_wrap=True)
     headers = ["seeds", "return"]
     wide = len(summary.constraints) == 1
@@ -92,7 +92,7 @@ def _table(title: str, standings: Mapping[str, AlgorithmStanding], summary: Safe
 
 
 def _public(summary: SafetySummary) -> Table:
-    table = plain_table("Figures of others, not measured here (return / cost, bound 25)", gap=2, style="dim")
+    table = make_plain_table("Figures of others, not measured here (return / cost, bound 25)", gap=2, style="dim")
     table.add_column("policy")
     for header in ("return", "cost", "steps"):
         table.add_column(header, justify="right")
@@ -106,10 +106,10 @@ def _public(summary: SafetySummary) -> Table:
 
 
 def _troubles(summary: SafetySummary) -> list[Text]:
-    lines = failure_lines(summary.failures)
+    lines = describe_failures(summary.failures)
     for run, stands in summary.unfinished.items():
         lines.append(Text(f"{run} is unfinished{_stands(stands)}", style="yellow"))
-    return lines + outdated_lines(summary.outdated)
+    return lines + describe_outdated(summary.outdated)
 
 
 def _stands(stands: Standing | None) -> str:

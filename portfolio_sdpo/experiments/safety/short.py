@@ -50,8 +50,8 @@ _TRUST = (BarrierSettings(eta=2, margin=3, confidence=1.5),)
 _BACKUP = BackupSettings(share=0.25, aim=0.9, confidence=0.5, growth=1.15)
 """The first policies that move cost some 50 to 70 an episode: 15 to 21 in so much of it."""
 SUITE_TASKS = ("PointGoal1", "PointGoal2", "CarGoal1", "PointButton1")
-_WITH_BACKUP = SdpoSettings(**{**dict(RIVALS["sdpo"]), "backup": _BACKUP})
-_FAMILY: dict[str, AnySettings] = {**RIVALS, "sdpo": _WITH_BACKUP}
+WITH_BACKUP = SdpoSettings(**{**dict(RIVALS["sdpo"]), "backup": _BACKUP})
+_FAMILY: dict[str, AnySettings] = {**RIVALS, "sdpo": WITH_BACKUP}
 
 
 def _size(task: str) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _short(task: str) -> SafetyExperiment:
         task,
         f"safety-b-{task.lower()}-short",
         f"{task}, expected cost at most 25, on a small machine",
-        {**RIVALS, "sdpo-backup": _WITH_BACKUP} if first else _FAMILY,
+        {**RIVALS, "sdpo-backup": WITH_BACKUP} if first else _FAMILY,
         _BARRIER,
         {**SHORT_SIZE, "lengths": {"sdpo": 100, "sdpo-backup": 100}} if first else _size(task),
         {"cpo": _TRUST, "pcpo": _TRUST},

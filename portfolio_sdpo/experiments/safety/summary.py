@@ -18,7 +18,7 @@ import numpy as np
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, write_json
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.published import PUBLIC, PublicFigure
-from portfolio_sdpo.experiments.safety.records import RunLog, declared_digest, find_runs
+from portfolio_sdpo.experiments.safety.records import RunLog, find_runs, hash_declared
 from portfolio_sdpo.experiments.safety.standings import LAST, Standing, find_standing, measure_excess
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, SPEED, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.tables import Spread
@@ -129,7 +129,7 @@ def summarise_safety(
     return summary
 
 
-def safety_evidence(
+def collect_safety_evidence(
     experiment: SafetyExperiment, root: Path | None = None, only: Collection[str] | None = None
 ) -> Evidence:
     """What the finished runs say, at the steps that all of them have."""
@@ -210,4 +210,4 @@ def _outdated(experiment: SafetyExperiment, run: RunLog) -> bool:
     """Whether anything but the length differs from what is declared."""
     if run.label not in experiment.algorithms or run.digest is None:
         return False
-    return run.digest != declared_digest(experiment, run.label)
+    return run.digest != hash_declared(experiment, run.label)

@@ -1,7 +1,7 @@
 """What the runs of an experiment show, in one shape for all families, and its statistics.
 
-Every family fills it from its own logs: `cmdp_evidence`, `safety_evidence`, `stocks_evidence` in its `summary`. The
-terminal's tables, the verdicts on the paper's claims and the figures of `reproduce` are all made from it.
+Every family fills it from its own logs: `collect_<family>_evidence` in its `summary`. The terminal's tables, the
+verdicts on the paper's claims and the figures of `reproduce` are all made from it.
 """
 
 from __future__ import annotations

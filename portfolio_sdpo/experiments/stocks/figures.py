@@ -17,7 +17,7 @@ from matplotlib.ticker import PercentFormatter
 
 from portfolio_sdpo.experiments.engine.folders import experiment_folder
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
-from portfolio_sdpo.experiments.stocks.runs import Tables, read_tables, select_backtests
+from portfolio_sdpo.experiments.stocks.study import Tables, read_tables, select_backtests
 from portfolio_sdpo.experiments.style import INK, STYLE, annotate_right, save_figure, stock_agent_colour
 
 REFERENCES = {"equal-weight": "1/N", "maximum-return": "max. return"}

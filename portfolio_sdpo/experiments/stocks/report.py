@@ -10,7 +10,13 @@ from rich.text import Text
 from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.stocks.declared import StocksExperiment
 from portfolio_sdpo.experiments.stocks.summary import StocksSummary, StrategySummary
-from portfolio_sdpo.experiments.tables import NONE, MeanInterval, describe_experiment, outdated_lines, plain_table
+from portfolio_sdpo.experiments.tables import (
+    NONE,
+    MeanInterval,
+    describe_experiment,
+    describe_outdated,
+    make_plain_table,
+)
 
 _VERDICTS = {"borne out": "green", "not borne out": "red"}
 
@@ -78,7 +84,7 @@ def _comparisons(agents: dict[str, StrategySummary]) -> Table:
 
 
 def _table(first: str, *others: str) -> Table:
-    table = plain_table()
+    table = make_plain_table()
     table.add_column(first, no_wrap=True)
     for heading in others:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -126,7 +132,7 @@ def _troubles(summary: StocksSummary, agents: dict[str, StrategySummary]) -> lis
     if len({label.seeds for label in agents.values()}) > 1:
         spelled = ", ".join(f"{name} {len(label.seeds)}" for name, label in agents.items())
         lines.append(Text(f"these have different seeds, and pairs only where both have one: {spelled}", style="yellow"))
-    lines += outdated_lines(summary.outdated)
+    lines += describe_outdated(summary.outdated)
     if len(summary.versions) > 1:
         lines.append(Text(f"made with different versions: {'; '.join(summary.versions)}", style="yellow"))
     return lines

@@ -1,20 +1,275 @@
-"""The study on stocks: backtests of agents and benchmarks, walk-forward through one year."""
+"""The study on stocks, walk-forward through one year: makes its backtests, and reads back those that are finished.
+
+Two stages: first one agent with one seed each, whose progress is saved in the data directory
+(`portfolio.resume`); then the backtest of every label, from its agents.
+
+<home>/experiments/stocks/
+    benchmarks/              a backtest's folder (`backtest.record`): all benchmarks
+    <label>-<first seed>/    another: one agent with the seeds that were missing when it was made
+    summary.json, stocks.png, stocks.svg
+"""
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
+import pandas as pd
 from rich.console import RenderableType
 
-from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome
+from portfolio_sdpo.backtest.record import list_records, read_config, read_table
+from portfolio_sdpo.backtest.run import simulate_agent
+from portfolio_sdpo.errors import RunError
+from portfolio_sdpo.experiments.engine.folders import experiment_folder, missing_runs
+from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.statistics.evidence import Evidence
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, STOCKS, StocksExperiment
-from portfolio_sdpo.experiments.stocks.runs import StocksAgentRun, list_backtests, run_stocks, select_backtests
 from portfolio_sdpo.experiments.study import Choice, FinishedRuns, Study, Summary, read_versions
+from portfolio_sdpo.report.result import run_backtest
 from portfolio_sdpo.rl.progress import Board
+from portfolio_sdpo.rl.trainer import Watcher
+
+
+@dataclass(frozen=True)
+class BacktestFolder:
+    """A finished backtest in its folder."""
+
+    folder: Path
+    config: dict[str, Any]
+
+    @property
+    def label(self) -> str:
+        agents = self.config["settings"]["agents"]
+        return str(agents[0]["label"]) if agents else BENCHMARKS
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of its agent; none for benchmarks."""
+        return () if self.label == BENCHMARKS else tuple(self.config["settings"]["seeds"])
+
+    def matches(self, experiment: StocksExperiment) -> bool:
+        """Whether the experiment would make the same, whatever the seeds."""
+        if self.label not in (BENCHMARKS, *experiment.algorithms):
+            return False
+        settings = self.config["settings"]
+        declared = experiment.backtest(self.label, settings["seeds"]).model_dump(mode="json")
+        return bool({**declared, "seeds": settings["seeds"]} == settings)
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """What all backtests tell together, in the columns of `backtest.record`."""
+
+    equity: pd.DataFrame
+    weights: pd.DataFrame
+    trace: pd.DataFrame
+
+
+def list_backtests(experiment: StocksExperiment, root: Path | None = None) -> list[BacktestFolder]:
+    """Every finished backtest, in the order of the experiment."""
+    folders = list_records(root or experiment_folder(experiment.name))
+    found = [BacktestFolder(folder, read_config(folder)) for folder in folders]
+    order = {label: place for place, label in enumerate((BENCHMARKS, *experiment.algorithms))}
+    return sorted(found, key=lambda each: (order.get(each.label, len(order)), each.seeds))
+
+
+@dataclass(frozen=True)
+class StocksRun(Run):
+    """Base of the experiment's runs: they leave no folder behind that is not a complete backtest."""
+
+    experiment: StocksExperiment
+    label: str
+    root: Path
+
+    @property
+    def total(self) -> int:
+        return 1
+
+    def record_failure(self, error: Exception, **more: Any) -> None:
+        """The outcome says it."""
+
+    def clear(self) -> None:
+        """What is to be replaced stays until its replacement is complete."""
+
+
+@dataclass(frozen=True)
+class StocksAgentRun(StocksRun):
+    """One agent with one seed, walk-forward through the dates."""
+
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.label}-{self.seed}"
+
+    def identity(self) -> dict[str, Any]:
+        return {"label": self.label, "seed": self.seed}
+
+    def details(self) -> dict[str, Any]:
+        return self.experiment.backtest(self.label, [self.seed]).model_dump(mode="json")
+
+    def is_done(self) -> bool:
+        """Only missing runs are created, so none of them is done."""
+        return False
+
+
+@dataclass(frozen=True)
+class StocksBacktest(StocksRun):
+    """A label with all seeds that are missing, or the benchmarks."""
+
+    seeds: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def prerequisites(self) -> Sequence[StocksAgentRun]:
+        seeds = () if self.label == BENCHMARKS else self.seeds
+        return [StocksAgentRun(self.experiment, self.label, self.root, seed) for seed in seeds]
+
+    def identity(self) -> dict[str, Any]:
+        return {"label": self.label}
+
+    def details(self) -> dict[str, Any]:
+        return self.experiment.backtest(self.label, self.seeds).model_dump(mode="json")
+
+    def others(self) -> list[BacktestFolder]:
+        """Backtests of the label that were made with other settings."""
+        found = list_backtests(self.experiment, self.root)
+        return [each for each in found if each.label == self.label and not each.matches(self.experiment)]
+
+    def is_done(self) -> bool:
+        others = self.others()
+        if others:
+            raise RunError(
+                f"{others[0].folder} holds a run with other settings: add --restart to replace it, "
+                "or set PORTFOLIO_SDPO_HOME to keep both."
+            )
+        return not self.seeds
+
+
+def count_pending_runs(experiment: StocksExperiment, root: Path | None = None) -> int:
+    """How many tracks `run_stocks` would simulate, if need be by replacing others."""
+    found = list_backtests(experiment, root)
+    agents = sum(len(_find_missing_seeds(experiment, label, found)) for label in experiment.shown)
+    return agents + (len(experiment.strategies) if _find_missing_seeds(experiment, BENCHMARKS, found) else 0)
+
+
+def run_stocks(
+    experiment: StocksExperiment,
+    *,
+    root: Path | None = None,
+    board: Board | None = None,
+    **options: Unpack[GridOptions],
+) -> list[Outcome]:
+    """Make the missing backtests; an interrupted one resumes where it stopped. One outcome for each label.
+
+    board: shows the runs while they are made. Everything else is one of the `GridOptions`: `jobs`, `restart`, ...
+    """
+    root = root or experiment_folder(experiment.name)
+    found = list_backtests(experiment, root)
+    benchmarks, *labels = [
+        StocksBacktest(experiment, label, root, tuple(_find_missing_seeds(experiment, label, found)))
+        for label in (BENCHMARKS, *experiment.shown)
+    ]
+    agents = [run for label in labels if options.get("restart") or not label.others() for run in label.prerequisites]
+    stages = [Stage([benchmarks, *agents]), Stage(labels)]
+    outcomes = run_grid(stages, make_stocks, board or Board(()), root, **options)
+    names = {each.name for each in (benchmarks, *labels)}
+    return [outcome for outcome in outcomes if outcome.run in names]
+
+
+def make_stocks(run: StocksAgentRun | StocksBacktest, watch: Watcher) -> dict[str, Any]:
+    """Simulate one agent, or record a label's backtest from its simulated agents."""
+    return _simulate(run, watch) if isinstance(run, StocksAgentRun) else _record_backtest(run)
+
+
+def read_tables(found: Collection[BacktestFolder], seeds: Collection[int] | None = None) -> Tables:
+    """The tables of these backtests, of agents only those with the seeds."""
+
+    def join(name: str, of: Collection[BacktestFolder]) -> pd.DataFrame:
+        tables = [read_table(each.folder, name) for each in of]
+        table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["strategy", "seed", "date"])
+        return table if seeds is None else table[table["seed"].isna() | table["seed"].isin(list(seeds))]
+
+    return Tables(
+        join("equity", found),
+        join("weights", found),
+        join("trace", [each for each in found if each.label != BENCHMARKS]),
+    )
+
+
+def select_backtests(
+    experiment: StocksExperiment,
+    root: Path | None = None,
+    labels: Collection[str] | None = None,
+    seeds: Collection[int] | None = None,
+) -> list[BacktestFolder]:
+    """The finished backtests, of agents only these labels and seeds; a `RunError` if there is no agent among them."""
+    found = [
+        each
+        for each in list_backtests(experiment, root)
+        if each.label == BENCHMARKS
+        or ((labels is None or each.label in labels) and (seeds is None or not set(seeds).isdisjoint(each.seeds)))
+    ]
+    if all(each.label == BENCHMARKS for each in found):
+        raise missing_runs(root or experiment_folder(experiment.name), experiment.name)
+    return found
+
+
+def _simulate(run: StocksAgentRun, watch: Watcher) -> dict[str, Any]:
+    """Simulate the agent, from where it was saved last."""
+    settings, (agent,) = run.experiment.backtest(run.label, [run.seed]), run.experiment.agents(run.label, [run.seed])
+    begun: list[float] = []
+
+    def tell(done: int, total: int) -> None:
+        # The first call says where the run resumes.
+        begun[:] = begun or [time.monotonic(), done]
+        rate = (done - begun[1]) / max(time.monotonic() - begun[0], 1e-9)
+        watch({"iteration": done - 1.0, "total": float(total), "steps": 1.0, "steps_per_second": rate})
+
+    track = simulate_agent(settings, agent, tell)
+    return {"final_wealth": float(track.wealth[-1]), "updates": len(agent.trace)}
+
+
+def _record_backtest(run: StocksBacktest) -> dict[str, Any]:
+    """Record the backtest of a label, whose agents are simulated, in place of those with other settings."""
+    experiment, label, seeds, others = run.experiment, run.label, run.seeds, run.others()
+    target = run.root / (label if label == BENCHMARKS else f"{label}-{seeds[0]}")
+    # What is to be replaced stays until its replacement is complete.
+    folder = run.root / f".{target.name}.new" if others else target
+    if others:
+        shutil.rmtree(folder, ignore_errors=True)
+    result = run_backtest(experiment.backtest(label, seeds), folder, agents=experiment.agents(label, seeds))
+    if others:
+        _drop(others)
+        folder.rename(target)
+    return {"folder": target.name, "records": result.record.metrics}
+
+
+def _find_missing_seeds(experiment: StocksExperiment, label: str, found: Collection[BacktestFolder]) -> list[int]:
+    """Seeds that are still to be simulated; benchmarks have none, and are there or not."""
+    sound = [each for each in found if each.label == label and each.matches(experiment)]
+    if label == BENCHMARKS:
+        return [] if sound else [experiment.seeds[0]]
+    there = {seed for each in sound for seed in each.seeds}
+    return [seed for seed in experiment.seeds if seed not in there]
+
+
+def _drop(old: Collection[BacktestFolder]) -> None:
+    """Remove these backtests, each renamed to a hidden name first, so that no partial one is ever found."""
+    for each in old:
+        hidden = each.folder.with_name(f".{each.folder.name}.old")
+        try:
+            shutil.rmtree(hidden, ignore_errors=True)
+            shutil.rmtree(each.folder.rename(hidden))
+        except OSError as error:
+            raise RunError(f"{each.folder} cannot be replaced ({error.strerror}): remove it and run again.") from None
 
 
 @dataclass(frozen=True)
@@ -64,9 +319,9 @@ class StocksStudy(Study):
         return describe_stocks(self.experiment)
 
     def evidence(self, runs: FinishedRuns) -> Evidence:
-        from portfolio_sdpo.experiments.stocks.summary import stocks_evidence
+        from portfolio_sdpo.experiments.stocks.summary import collect_stocks_evidence
 
-        return stocks_evidence(self.experiment, self.root, *self._filter(runs))
+        return collect_stocks_evidence(self.experiment, self.root, *self._filter(runs))
 
     def draw(self, runs: FinishedRuns | None = None) -> list[Path]:
         from portfolio_sdpo.experiments.stocks.figures import make_stocks_figures

@@ -22,7 +22,7 @@ from portfolio_sdpo.experiments.paper.claims import QUESTION_D
 from portfolio_sdpo.experiments.paper.verdicts import Judgement, judge
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
-from portfolio_sdpo.experiments.stocks.runs import BacktestFolder, Tables, read_tables, select_backtests
+from portfolio_sdpo.experiments.stocks.study import BacktestFolder, Tables, read_tables, select_backtests
 from portfolio_sdpo.experiments.tables import MeanInterval
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, max_drawdown, window_returns
@@ -157,7 +157,7 @@ def summarise_strategies(
     return {name: _summarise_strategy(name, tracks, limits[name], updates.get(name)) for name in names}
 
 
-def stocks_evidence(
+def collect_stocks_evidence(
     experiment: StocksExperiment,
     root: Path | None = None,
     labels: Collection[str] | None = None,

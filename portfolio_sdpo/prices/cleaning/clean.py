@@ -29,8 +29,11 @@ CARRY = 5
 ODD_CELLS = 3
 """A column with more numbers that are not positive is looked at closely: it may hold something else than prices."""
 
+MOST_DROPPED = 0.05
+"""Share of a ticker's prices from which on leaving out those that are not positive is no repair."""
+
 MANY_REPEATS = 10
-"""A ticker with different prices on more dates than this looks intraday."""
+"""A ticker with different prices on more dates than this looks intraday, or like several series under one name."""
 
 ERRORS_SHOWN = 3
 """How many findings the message of a `DataQualityError` holds."""
@@ -70,7 +73,7 @@ def clean(
     """
     cleaned = _clean(prices, calendar, repairs, carry)
     if cleaned.report.errors:
-        raise DataQualityError(_refusal(cleaned.report.errors, prices.frame.shape[1]))
+        raise DataQualityError(_refusal(cleaned.report.errors, prices.frame))
     return cleaned
 
 
@@ -228,8 +231,9 @@ def _drop_empty_columns(table: Table, findings: list[Finding]) -> Table:
     return table.columns(full)
 
 
-def _refusal(errors: tuple[Finding, ...], columns: int) -> str:
-    """One sentence with the first errors and the repairs that would let them pass. columns: how many there are."""
+def _refusal(errors: tuple[Finding, ...], frame: pd.DataFrame) -> str:
+    """One sentence with the first errors and the repairs that would let them pass, where these destroy nothing."""
+    columns = frame.shape[1]
     shown = "; ".join(error.sentence.rstrip(".") for error in errors[:ERRORS_SHOWN])
     more = f"; and {len(errors) - ERRORS_SHOWN} more tickers" if len(errors) > ERRORS_SHOWN else ""
     kinds = {error.kind for error in errors}
@@ -243,14 +247,24 @@ def _refusal(errors: tuple[Finding, ...], columns: int) -> str:
         return f"{sentences}: {advice}."
     if "future-date" in kinds:
         return f"{shown}{more}: correct the dates, or leave these rows out with --end."
-    # Several prices on many days are those of a day's course, and its close is the last.
-    intraday = any(error.kind == "duplicate" and error.count > MANY_REPEATS for error in errors)
+    spoilt = [
+        error.ticker
+        for error in errors
+        if error.kind == "non-positive"
+        and error.count > max(ODD_CELLS, MOST_DROPPED * frame[str(error.ticker)].count())
+    ]
+    if spoilt:  # dropping them would leave too little of the ticker
+        others = ", or name the others with --tickers" if columns > 1 else ""
+        return f"{shown}{more}: too many of the prices of {spoilt[0]} to leave out; correct the source{others}."
+    # One price of many days is chosen for the user only where it is known to be the close.
+    if any(error.kind == "duplicate" and error.count > MANY_REPEATS for error in errors):
+        return (
+            f"{shown}{more}: give each series its own ticker if there are several under one name; if they are a day's "
+            "course, whose last price is the close, add --repair duplicates=last."
+        )
     repairs = [
         repair
-        for kind, repair in (
-            ("non-positive", "non_positive=drop"),
-            ("duplicate", "duplicates=last" if intraday else "duplicates=first (or =last)"),
-        )
+        for kind, repair in (("non-positive", "non_positive=drop"), ("duplicate", "duplicates=first (or =last)"))
         if kind in kinds
     ]
     if not repairs:

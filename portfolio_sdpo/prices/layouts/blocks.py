@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,8 @@ class Block:
         self.tickers = None if table.tickers is None else [table.tickers[column] for column in columns]
         rows = [[row[column] if column < len(row) else "" for column in columns] for row in table.sample]
         self.sample = [row for row in rows if row[0]]
-        self.facts: Facts = table.facts
+        # What yfinance's header would say about adjustment, these tables do not say.
+        self.facts: Facts = replace(table.facts, adjustment=table.facts.adjustment or "unknown")
 
     def load(self, texts: Sequence[int], numbers: Sequence[int]) -> tuple[list[pd.Series], np.ndarray]:
         """As `RawTable.load`."""

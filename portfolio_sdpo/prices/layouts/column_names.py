@@ -18,12 +18,13 @@ ADJUSTED = (
     "adjclose", "adjustedclose", "adjusted", "adjcp", "closeadj", "closeadjusted", "adjclosingprice", "adjprice",
     "adjustedprice", "adjustedclosingprice", "adjlast", "totalreturnindex",
     "schlusskursbereinigt", "bereinigterschlusskurs", "cierreajustado", "clotureajustee", "fechamentoajustado",
-    "chiusuraaggiustata", "totreturnindexgrossdvds", "调整后收盘价", "調整後終値", "終値調整値",
+    "chiusuraaggiustata", "totreturnindexgrossdvds", "adjustmentclose", "调整后收盘价", "調整後終値", "終値調整値",
 )  # fmt: skip
 _ENGLISH_RAW = (
     "close", "closelast", "closeprice", "closingprice", "settle", "last", "lastprice", "price", "pxlast", "prc",
     "prccd", "prccm", "dlyprc", "mthprc", "nav", "priceclose", "pxclose", "closepx", "tradeclose", "exchangerate",
-    "fixing", "navps", "navpershare", "indexvalue", "indexlevel", "obsvalue", "value",
+    "fixing", "navps", "navpershare", "netassetvalue", "indexvalue", "indexlevel", "priceindex", "obsvalue", "trdprc1",
+    "cfclose", "cflast", "trpriceclose", "clspric", "lastpric", "value",
 )  # fmt: skip
 _FOREIGN_RAW = (  # German, Spanish, Portuguese, French, Italian, Dutch, Polish, Nordic, Turkish, Russian, Vietnamese
     "schluss", "schlusskurs", "kurs", "zuletzt", "cierre", "ultimo", "ultima", "precio", "fechamento", "preco",
@@ -33,31 +34,33 @@ _FOREIGN_RAW = (  # German, Spanish, Portuguese, French, Italian, Dutch, Polish,
 )  # fmt: skip
 CRSP = ("prc", "dlyprc", "mthprc")
 """Prices that are negative where they are averages of bid and ask."""
-RAW = (*_ENGLISH_RAW, *_FOREIGN_RAW, "收盘", "收盘价", "終値", "종가")
+RAW = (*_ENGLISH_RAW, *_FOREIGN_RAW, "收盘", "收盘价", "收盤", "收盤價", "終値", "종가")
+UNADJUSTED = ("closeunadj", "unadjustedclose", "unadjclose", "rawclose", "uclose")
+"""Closes as they were traded, where `Close` is adjusted for splits."""
 PRICE = ADJUSTED + RAW
 _FOREIGN_OPEN = (
     "erster", "eroffnung", "eroffnungskurs", "apertura", "abertura", "ouverture", "otwarcie", "kursotwarcia", "openen",
     "oppning", "oppen", "abning", "eroffn", "ouv", "acilis", "откр", "открытие", "mocua",
 )  # fmt: skip
 OPEN = (
-    "open", "adjopen", "openprice", "openingprice", "priceopen", "pxopen", "opening", *_FOREIGN_OPEN, "开盘",
-    "开盘价", "始値", "시가",
+    "open", "adjopen", "openprice", "openingprice", "priceopen", "pxopen", "opening", "openprc", "prcod", "opnpric",
+    "cfopen", "trpriceopen", *_FOREIGN_OPEN, "开盘", "开盘价", "開盤", "開盤價", "始値", "시가",
 )  # fmt: skip
 _FOREIGN_HIGH = (
     "hoch", "tageshoch", "hochst", "hochstkurs", "maximo", "maxima", "haut", "plushaut", "massimo", "najwyzszy",
     "kursmax", "hoog", "hoogste", "hogst", "hoj", "yuksek", "макс", "максимум", "caonhat",
 )  # fmt: skip
 HIGH = (
-    "high", "adjhigh", "highprice", "pricehigh", "pxhigh", "dayhigh", "maximum", "max", *_FOREIGN_HIGH, "最高",
-    "最高价", "高値", "高", "고가",
+    "high", "adjhigh", "highprice", "pricehigh", "pxhigh", "dayhigh", "maximum", "max", "askhi", "prchd", "hghpric",
+    "maxpric", "high1", "cfhigh", "trpricehigh", *_FOREIGN_HIGH, "最高", "最高价", "最高價", "高値", "高", "고가",
 )  # fmt: skip
 _FOREIGN_LOW = (
     "tief", "tagestief", "tiefst", "tiefstkurs", "minimo", "minima", "bas", "plusbas", "najnizszy", "kursmin", "laag",
     "laagste", "lagst", "lav", "dusuk", "мин", "минимум", "thapnhat",
 )  # fmt: skip
 LOW = (
-    "low", "adjlow", "lowprice", "pricelow", "pxlow", "daylow", "minimum", "min", *_FOREIGN_LOW, "最低",
-    "最低价", "安値", "低", "저가",
+    "low", "adjlow", "lowprice", "pricelow", "pxlow", "daylow", "minimum", "min", "bidlo", "prcld", "lwpric",
+    "minpric", "low1", "cflow", "trpricelow", *_FOREIGN_LOW, "最低", "最低价", "最低價", "安値", "低", "저가",
 )  # fmt: skip
 VOLUME = (
     "volume", "vol", "adjvolume", "volumen", "umsatz", "umsatze", "stuck", "stucke", "wolumen", "obrot", "obroty",
@@ -66,37 +69,46 @@ VOLUME = (
     "volumebtc", "volumeeth", "basevolume", "quotevolume", "quoteassetvolume", "takerbuybaseassetvolume",
     "takerbuyquoteassetvolume", "tradecount", "numberoftrades", "nooftrades", "trades", "count", "shrout", "sharesout",
     "tickqty", "tickvol", "tickvolume", "dlyvol", "sharesoutstanding", "numberofshares", "wol", "hac", "объем",
-    "khoiluong", "成交量", "成交额", "成交金额", "交易量", "出来高", "거래량", "거래대금",
+    "khoiluong", "acvoluns", "cfvolume", "trvolume", "ttltradgvol", "ttltrdqnty", "cshtrd", "finqt", "transactions",
+    "volumefrom", "volumeto", "noofshares", "成交股數", "成交金額", "成交筆數", "成交量", "成交额", "成交金额",
+    "交易量", "出来高", "거래량", "거래대금",
 )  # fmt: skip
 RETURN = (
     "ret", "retx", "return", "returns", "dailyreturn", "logreturn", "pctchange", "change", "change%", "changepercent",
     "chg", "chg%", "%chg", "var", "var%", "variation", "variacao", "variazione", "verand", "verand%", "veranderung",
     "zmiana", "zmiana%", "fark%", "изм%", "variation%", "dlyret", "mthret", "涨跌幅", "涨跌额", "変化率%", "등락률",
-    "대비",
+    "대비", "漲跌價差",
 )  # fmt: skip
 OTHER = (
-    "dividends", "dividend", "stocksplits", "splits", "capitalgains", "repaired", "closeunadj", "exdividend",
+    "dividends", "dividend", "stocksplits", "splits", "capitalgains", "repaired", *UNADJUSTED, "exdividend",
     "divcash", "splitratio", "splitfactor", "factor", "adjfactor", "cfacpr", "dividendamount", "splitcoefficient",
     "vwap", "openint", "openinterest", "per", "day", "marketcap", "mktcap", "currency", "ccy", "exchange", "exch",
     "bid", "ask", "bidsize", "asksize", "spread", "weightedprice", "prevclose", "previousclose", "wahrung", "devise",
     "closetime", "ignore", "series", "timeperiod", "numberofemployees", "weekday", "dayofweek", "year", "month",
-    "quarter", "week", "weekofyear", "hour", "label", "gvkey", "iid", "dlyprcflg", "ajexdi", "ajexm", "trfd",
+    "quarter", "week", "weekofyear", "hour", "label", "iid", "dlyprcflg", "ajexdi", "ajexm", "trfd",
+    "avgprice", "tradavrgpric", "prvsclsgpric", "oscnpctg", "wap", "cash", "peratio", "pbratio", "pricetobook",
+    "pricetoearnings", "dividendyield", "yield", "earnings", "eps", "beta", "sentiment", "sentimentscore", "score",
+    "weight", "weights", "position", "signal", "volatility", "drawdown", "shares", "rank", "rating", "strike",
 )  # fmt: skip
 NEVER_PRICES = frozenset(VOLUME + RETURN + OTHER)
 NOT_PRICES = frozenset(OPEN + HIGH + LOW) | NEVER_PRICES
 FIELDS = frozenset(PRICE) | NOT_PRICES
 """What a column of one security can hold."""
 TICKER = (
-    "ticker", "tic", "symbol", "tickersymbol", "stock", "stocksymbol", "instrument", "tscode", "stockcode", "code",
-    "security", "asset", "ric", "secid", "permno", "isin", "figi", "cusip", "sedol", "wkn", "pair", "currencypair",
-    "country", "fund", "identifier", "actsymbol", "kod", "papier", "股票代码", "location", "refarea", "name", "key",
+    "ticker", "tic", "symbol", "tickersymbol", "tckrsymb", "stock", "stocksymbol", "instrument", "tscode", "stockcode",
+    "code", "security", "asset", "ric", "secid", "permno", "isin", "figi", "cusip", "sedol", "wkn", "pair",
+    "currencypair", "country", "fund", "identifier", "actsymbol", "kod", "papier", "股票代码", "location", "refarea",
+    "schemecode", "name", "key", "gvkey",
 )  # fmt: skip
+WEAK_TICKER = ("name", "key")
+"""Names of securities only where the column holds text or several numbers."""
 _FOREIGN_DATE = ("datum", "fecha", "handelstag", "dato", "tarih", "дата", "ngay")
 DATE = (
     "date", "tradedate", "tradingdate", "datetime", "timestamp", "tradingday", "dtyyyymmdd", "datadate", "dt", "time",
     "dates", "unix", "unixtimestamp", "opentime", "unixtime", "epoch", "caldt", "pricedate", "asofdate",
     "observationdate", "windowstart", "snappedat", "timekey", "dlycaldt", "mthcaldt", "effectivedate", "asof",
-    "gmttime", "localtime", *_FOREIGN_DATE, "日期", "交易日期", "日付", "日付け", "날짜", "일자",
+    "gmttime", "localtime", "rptdt", "traddt", "bizdt", "date1", "tsevent", *_FOREIGN_DATE, "日期",
+    "交易日期", "日付", "日付け", "날짜", "일자",
 )  # fmt: skip
 FOREIGN = frozenset((*_FOREIGN_RAW, *_FOREIGN_OPEN, *_FOREIGN_HIGH, *_FOREIGN_LOW, *_FOREIGN_DATE))
 """Names in languages that write decimal commas; Chinese, Japanese and Korean write points."""
@@ -108,7 +120,8 @@ CURRENCY = ("currency", "ccy", "wahrung", "devise", "curcdd")
 QUALIFIERS = frozenset((
     "total", "average", "avg", "mean", "typical", "weighted", "median", "middle", "previous", "prev", "prior", "base",
     "quote", "daily", "24h", "bar", "tick", "estimated", "theoretical", "reference", "settlement",
-    "previousday", "totaltraded", "takerbuy", "takerbuybase", "takerbuyquote", "adj", "adjusted", "deliverable",
+    "previousday", "totaltraded", "index", "takerbuy", "takerbuybase", "takerbuyquote", "adj", "adjusted",
+    "deliverable",
 ))  # fmt: skip
 """What makes another field of a field, and no security: `Typical Price`, `total_volume`."""
 CURRENCIES = frozenset((
@@ -118,6 +131,7 @@ CURRENCIES = frozenset((
 ))  # fmt: skip
 """What stands in brackets behind a field without being a security: `Close (USD)`."""
 
+_NO_SECURITY = frozenset(("date", "datum", "fecha", "time", "timestamp"))
 _SHORT = 5
 """A name in capitals of at most so many letters may be a ticker even if it is in one of the tables: LOW, OPEN, BAS."""
 SIDES = ("bid", "ask", "mid")
@@ -127,6 +141,17 @@ _NAMELESS = re.compile(r"unnamed\d*(level\d+)?")
 _INDEX = re.compile(r"index|indexlevel\d+|level\d+")
 _LETTERS = str.maketrans({"ł": "l", "ß": "ss", "ø": "o", "đ": "d", "ı": "i"})
 _UNIT = re.compile(r"(?<=\S)\s*[(\[](" + "|".join(sorted(CURRENCIES)) + r"|c|%|US\$|Rs\.?|shares)[)\]]\s*")
+_CODES = "|".join(sorted(CURRENCIES))
+_UNIT_BEHIND = re.compile(
+    rf"(?P<name>.*[^\W_])(?:\s*[(\[](?P<bracket>{_CODES})[)\]]|[ _](?P<word>{_CODES})"
+    r"|_(?P<lower>usd|eur|gbp|jpy|chf|usdt)|(?<=[a-z])(?P<camel>Usd|USD|Eur|EUR|Gbp|GBP))"
+)
+"""A currency behind a name: `Close (USD)`, `AAPL USD`, `price_usd`, `priceUsd`."""
+_INDICATOR = re.compile(
+    r"((close|price|adj)_)?(sma|ema|wma|dma|ma|rsi|macd|atr|cci|adx|dx|boll|bb|stoch|mom|roc|obv|vol|std|zscore)"
+    r"[ _.-]?\(?\d+\)?([_ ]\w+)?|close_\d+_(sma|ema)|(macd|boll|bb|stoch|kdj)_\w+",
+    re.IGNORECASE,
+)
 _TUPLE = re.compile(r"\(\s*['\"].*['\"]\s*,\s*['\"].*['\"]\s*\)")
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+|[^\W_]")
 _SEPARATORS = "._-:|/,=>·"
@@ -146,6 +171,10 @@ def normalise_name(name: str) -> str:
     ('adjclose', 'ultimo', 'var%', 'low')
     """
     name = _TOOLTIP.sub(r"\1", name)
+    if (parts := split_unit(name)) is not None and not may_be_ticker(parts[0]):
+        word = normalise_name(parts[0])
+        if word in FIELDS:
+            return word
     name = _UNIT.sub("", name) if name[-1:] in _CLOSING else name
     lower = _ENUMERATION.sub("", name).lower()  # `4. close`
     if not lower.isascii():
@@ -153,6 +182,18 @@ def normalise_name(name: str) -> str:
         lower = "".join(letter for letter in folded if not unicodedata.combining(letter))
         lower = unicodedata.normalize("NFC", lower)
     return _PUNCTUATION.sub("", lower)
+
+
+def split_unit(name: str) -> tuple[str, str] | None:
+    """A name and the currency that stands behind it, None where there is none; a pair of currencies is a name.
+
+    >>> split_unit("priceUsd"), split_unit("SAP (EUR)"), split_unit("EUR USD"), split_unit("AAPL")
+    (('price', 'USD'), ('SAP', 'EUR'), None, None)
+    """
+    match = _UNIT_BEHIND.fullmatch(name)
+    if match is None or match["name"] in CURRENCIES:
+        return None
+    return match["name"], match["bracket"] or (match["word"] or match["lower"] or match["camel"]).upper()
 
 
 def has_no_name(name: str) -> bool:
@@ -176,6 +217,15 @@ def find_columns(names: Sequence[str], words: Iterable[str]) -> list[int]:
 def may_be_ticker(name: str) -> bool:
     """Whether a name of the tables can be a ticker as well: `LOW` can, `Volume` and `VOLUME` cannot."""
     return name == name.upper() and len(name) <= _SHORT and name.isascii()
+
+
+def is_indicator(name: str) -> bool:
+    """Whether the name is of something that is computed from prices.
+
+    >>> [is_indicator(name) for name in ("SMA_20", "rsi14", "close_30_sma", "MA", "AAPL")]
+    [True, True, True, False, False]
+    """
+    return _INDICATOR.fullmatch(name) is not None
 
 
 def looks_like_ticker(name: str) -> bool:
@@ -202,8 +252,12 @@ def is_field(name: str) -> bool:
     if _split_qualifier(name):
         return True
     tokens = [match[0] for match in _TOKEN.finditer(name)]
-    # `Umsatz Stück` is made of two fields; `Close LOW` may be the close of LOW.
-    return len(tokens) > 1 and all(normalise_name(token) in FIELDS and not may_be_ticker(token) for token in tokens)
+    # `Umsatz Stück` is made of two fields, `Settle Date` of a field and of what no security is called; `Close LOW` may
+    # be the close of LOW.
+    return len(tokens) > 1 and all(
+        (normalise_name(token) in FIELDS or normalise_name(token) in _NO_SECURITY) and not may_be_ticker(token)
+        for token in tokens
+    )
 
 
 @lru_cache(maxsize=8192)
@@ -236,7 +290,8 @@ def split_security(name: str) -> tuple[str, str] | None:
             if normalise_name(field) not in FIELDS and not is_quote(field):
                 continue
             security = _trim(name[: run[0].start()], 1) if at_end else _trim(name[run[-1].end() :], 0)
-            if security and (normalise_name(security) not in FIELDS or may_be_ticker(security)):
+            word = normalise_name(security)
+            if security and ((word not in FIELDS and word not in _NO_SECURITY) or may_be_ticker(security)):
                 return None if _is_qualifier(security, field) else (security, field)
     return None
 
@@ -286,6 +341,8 @@ def _trim(text: str, separators: int) -> str:
 def adjustment_from_names(column: str, names: Collection[str]) -> Adjustment:
     """What the prices of `column` are adjusted for, as far as the names of all columns show."""
     normalised = {normalise_name(name) for name in names}
+    if normalise_name(column) == "adjustmentclose":
+        return "splits"  # of the exchange in Tokyo
     if normalise_name(column) in ADJUSTED:
         return "total-return"
     # yfinance gives unadjusted prices with `Adj Close` beside them; qlib's `factor` is what prices were multiplied by.

@@ -19,6 +19,7 @@ import pyarrow.csv
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import DATE, normalise_name
 from portfolio_sdpo.prices.layouts.dates import looks_like_dates
+from portfolio_sdpo.prices.layouts.headerless import name_bars
 from portfolio_sdpo.prices.layouts.numbers import (
     NULLS,
     decide_decimal,
@@ -28,6 +29,7 @@ from portfolio_sdpo.prices.layouts.numbers import (
     parse_numbers,
     shows_comma,
 )
+from portfolio_sdpo.prices.layouts.odd_lines import drop_odd_lines, find_currencies, put_in_order
 from portfolio_sdpo.prices.layouts.plain_text import HEADS, NOT_TEXT, decode_text, find_header, find_table_end
 from portfolio_sdpo.prices.layouts.raw_table import ADJUSTMENTS, SAMPLE_ROWS, Facts, find_field_level
 
@@ -40,26 +42,39 @@ class CsvTable:
     """Text with separators; only columns that are asked for are converted, straight to float64 where they allow it.
 
     decimal: `comma` or `point` where the user says which one the numbers have; None = the columns have to show it.
+    percent: whether the user says that the numbers are in percent.
     """
 
-    def __init__(self, content: bytes, decimal: str | None = None) -> None:
+    def __init__(self, content: bytes, decimal: str | None = None, percent: bool = False) -> None:
         content, notes = decode_text(content)
         if b"\n" not in content:
             content = content.replace(b"\r", b"\n")
+        content = put_in_order(content)
         self._content = content
-        self._decimal = decimal
+        self._decimal, self._percent = decimal, percent
         try:
             remarks, start = _skip_remarks(content)
             self._separator, start, skipped = find_header(content, start)
             header = self._header(self._rows(start, 3))
-            for _ in header:
-                start = _line_end(content, start) + 1
+            bars = name_bars(self._rows(start, SAMPLE_ROWS)) if len(header) == 1 else None
+            if bars is not None:
+                header = [bars]
+                notes.append(f"The file has no line of names; by their order and values the columns are {_join(bars)}.")
+            else:
+                begin = start
+                for _ in header:
+                    start = _line_end(content, start) + 1
+                content, odd = drop_odd_lines(content, begin, start)
+                self._content = content
+                notes += odd
+            currencies = self._find_currencies(start)
+            start = start if currencies is None else _line_end(content, start) + 1
             self._start, self._end = start, find_table_end(content, start, self._separator, len(header[-1]))
             short = self._end < len(content)
             self.sample = self._rows(start, SAMPLE_ROWS, self._end if short else None)
         except (UnicodeDecodeError, csv.Error):
             raise LayoutError(NOT_TEXT) from None
-        self.facts = _read_remarks(remarks)
+        self.facts = replace(_read_remarks(remarks), currencies=currencies or ())
         notes = [*notes, *([f"Skipped {skipped} line{'s' * (skipped > 1)} above the header."] if skipped else [])]
         if self._end < len(content):
             below = len(content[self._end :].strip().splitlines())
@@ -90,6 +105,11 @@ class CsvTable:
             header = [*header, below]
         return header
 
+    def _find_currencies(self, start: int) -> tuple[str, ...] | None:
+        """The currencies of the columns, where the first row below the header holds them."""
+        below = self._rows(start, 2)
+        return find_currencies(below[0]) if len(below) == 2 else None
+
     def _name_columns(self, header: list[list[str]]) -> None:
         index = header[-1][0]
         level = find_field_level([row[1:] for row in header[:2]]) if len(header) > 1 and any(header[1][1:]) else None
@@ -114,6 +134,8 @@ class CsvTable:
         if not self.sample:
             raise LayoutError("the file has column names and no rows.")
         width, expected = len(self.sample[0]), len(self.names)
+        if width == expected + 1 and self.tickers is None and looks_like_dates([row[0] for row in self.sample]):
+            self.names, expected = ["", *self.names], width  # R writes no name above the names of the rows
         if width != expected:
             raise LayoutError(f"row 1 of the data has {width} cells where the header has {expected}; correct the file.")
 
@@ -207,7 +229,7 @@ class CsvTable:
                 series.append(column.to_pandas() if decimal_comma else column.cast(pa.float64()).to_pandas())
             except pa.ArrowInvalid:
                 series.append(column.to_pandas())
-        return parse_numbers(series, names, decimal_comma)
+        return parse_numbers(series, names, decimal_comma, self._percent)
 
 
 def _fill_merged_cells(tickers: Sequence[str]) -> list[str]:
@@ -217,6 +239,10 @@ def _fill_merged_cells(tickers: Sequence[str]) -> list[str]:
         filled.append(ticker or (filled[-1] if filled else ""))
     # A blank at the end only is a ticker that is missing.
     return list(tickers) if all(tickers[:-1]) else filled
+
+
+def _join(names: Sequence[str]) -> str:
+    return ", ".join(names)
 
 
 def _line_end(content: bytes, start: int) -> int:

@@ -44,6 +44,7 @@ _FORMS = {
         "YYYY-MM-DD": r"(?P<year>\d{4})([-/.]) ?(?P<month>\d{1,2})\2 ?(?P<day>\d{1,2})\.?" + _TIME,
         "YYYY年M月D日": r"(?P<year>\d{4}) ?[年년] ?(?P<month>\d{1,2}) ?[月월] ?(?P<day>\d{1,2}) ?[日일]" + _TIME,
         "YYYYMMDD": r"(?P<year>\d{4})(?P<month>\d\d)(?P<day>\d\d)(?:\.0)?" + _TIME,
+        "Taiwan's year/MM/DD": r"(?P<year>1\d\d)[/.-](?P<month>\d\d)[/.-](?P<day>\d\d)",
         "DD/MM/YYYY or MM/DD/YYYY": r"(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\2(?P<year>\d{4}|\d\d)" + _TIME,
         "2 Jan 2020": rf"{_WEEKDAY}(?P<day>\d{{1,2}})\.?[-/ ]?(?:de )?{_MONTH}[-/, ]*(?:de )?{_YEAR}" + _TIME,
         "Jan 2, 2020": rf"{_WEEKDAY}{_MONTH}[- ](?P<day>\d{{1,2}}),? (?P<year>\d{{4}})" + _TIME,
@@ -57,7 +58,7 @@ _ISO_DAYS = re.compile(r"(\d{4}-\d\d-\d\d\n)*\d{4}-\d\d-\d\d", re.ASCII)
 _EPOCHS = {10: "s", 13: "ms", 16: "us", 19: "ns"}
 """Digits of an epoch time since 2001, and its unit."""
 _EPOCH = re.compile(r"(\d{10}|\d{13}|\d{16}|\d{19})(\.0*)?")
-_SERIAL = re.compile(r"[2-7]\d{4}(\.0)?")
+_SERIAL = re.compile(r"[2-7]\d{4}(\.\d+)?")
 _FIRST_SERIAL = np.datetime64("1899-12-30")
 _PERIODS = {
     "M": re.compile(rf"(?P<year>(?:18|19|20|21)\d\d)(?P<number>0[1-9]|1[0-2])|{_MONTH}-(?P<short>\d\d)", re.IGNORECASE),
@@ -99,13 +100,15 @@ def _is_day(match: re.Match[str] | None) -> bool:
 
 
 def _full_year(text: str) -> int:
-    """The year; one of two digits is in the hundred years that end next year.
+    """The year; one of two digits is in the hundred years that end next year, one of three counts as in Taiwan.
 
     >>> _full_year("1987"), _full_year("87"), _full_year("04")
     (1987, 1987, 2004)
     """
     if len(text) == 4:
         return int(text)
+    if len(text) == 3:
+        return int(text) + 1911
     latest = date.today().year + 1
     year = latest // 100 * 100 + int(text)
     return year if year <= latest else year - 100
@@ -209,8 +212,10 @@ def _parse_texts(texts: Sequence[str], dayfirst: bool | None) -> _Parsed:
     if looks_like_periods(texts):
         return _parse_periods(texts)
     if looks_like_serials(texts):
-        numbers = np.array([int(text.partition(".")[0]) for text in texts])
-        return _FIRST_SERIAL + numbers, ("Dates were read as Excel's numbers of days.",), None, False
+        numbers = np.array([float(text) for text in texts])
+        whole = np.floor(numbers)
+        times = (np.round(86400 * (numbers - whole)) * 1e6).astype("int64").astype("timedelta64[us]")
+        return _FIRST_SERIAL + whole.astype("int64"), ("Dates were read as Excel's numbers of days.",), times, False
     form = next((form for form, pattern in _FORMS.items() if _is_day(pattern.fullmatch(texts[0]))), None)
     if form is None:
         form = next((form for form, pattern in _FORMS.items() if pattern.fullmatch(texts[0])), None)

@@ -62,8 +62,11 @@ def file_name(ticker: str, kind: str) -> str:
     return f"%2E{name[1:]}.{kind}" if name.startswith(".") else f"{name}.{kind}"
 
 
-def open_table(path: Path, decimal: str | None = None) -> RawTable:
-    """The table in a file; decimal: `comma` or `point` where the user said which one it has."""
+def open_table(path: Path, decimal: str | None = None, percent: bool = False) -> RawTable:
+    """The table in a file.
+
+    decimal: `comma` or `point` where the user said which one it has. percent: whether its numbers are in percent.
+    """
     kind = file_kind(path)
     content = _read_ordinary_file(path, MAX_JSON_MEGABYTES if kind and "json" in kind else MAX_MEGABYTES)
     if kind is None:
@@ -75,10 +78,10 @@ def open_table(path: Path, decimal: str | None = None) -> RawTable:
     if kind == "parquet":
         return ParquetTable(content, decimal)
     if kind == "xlsx":
-        return CsvTable(convert_xlsx(content), decimal)
+        return CsvTable(convert_xlsx(content), decimal, percent)
     if "json" in kind:
-        return CsvTable(convert_json(content), decimal)
-    return CsvTable(content, decimal)
+        return CsvTable(convert_json(content), decimal, percent)
+    return CsvTable(content, decimal, percent)
 
 
 def _read_ordinary_file(path: Path, limit: int) -> bytes:

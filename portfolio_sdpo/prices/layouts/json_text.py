@@ -9,19 +9,20 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.headerless import name_bars
 from portfolio_sdpo.prices.layouts.numbers import neutral_text
+from portfolio_sdpo.prices.layouts.raw_table import SAMPLE_ROWS
 
 _NOT_JSON = "the file is not JSON, or it is cut off; fetch it again."
 _NO_TABLE = 'the JSON holds no table that is understood; write a list of records such as {"date": ..., "close": ...}.'
-_KLINE = ("Open time", "Open", "High", "Low", "Close", "Volume", "Close time", "Quote asset volume", "Number of trades",
-          "Taker buy base asset volume", "Taker buy quote asset volume", "Ignore")  # fmt: skip
-"""Binance's rows, which come without names."""
 _KRAKEN = ("timestamp", "open", "high", "low", "close", "vwap", "volume", "count")
 """Kraken's rows, which come without names as well."""
+_OWNERS = ("symbol", "ticker", "pair", "instrument")
+"""Under which of them an answer names the security that its table is of."""
 _SHORT = {
     "o": "open",
     "h": "high",
@@ -105,11 +106,34 @@ def _find_in_object(document: dict[Any, Any]) -> list[list[Any]]:
         rows = _by_key(inner) if isinstance(inner, dict) else _find_rows(inner)
         return _with_ticker(rows, symbol)
     values = list(document.values())
-    if values and all(isinstance(value, dict) for value in values):
+    inner_tables = list(_find_inner(document, None))
+    if values and all(isinstance(value, dict) for value in values) and not inner_tables:
         return _by_key(document)
     if values and all(isinstance(value, list) for value in values) and len({len(value) for value in values}) == 1:
         return _columns(document)
+    if len(inner_tables) == 1:
+        found, owner = inner_tables[0]
+        return _with_ticker(_find_rows(found), owner)
     raise LayoutError(_NO_TABLE)
+
+
+def _find_inner(document: dict[Any, Any], owner: Any, depth: int = 4) -> Iterator[tuple[list[Any], Any]]:
+    """Lists of records or of rows at any depth of an answer, each with the security that is named beside it."""
+    owner = next((document[key] for key in _OWNERS if isinstance(document.get(key), str)), owner)
+    for value in document.values():
+        if isinstance(value, dict) and depth:
+            yield from _find_inner(value, owner, depth - 1)
+        elif isinstance(value, list) and len(value) > 1 and all(isinstance(each, dict | list) for each in value):
+            yield [_flatten(each) if isinstance(each, dict) else each for each in value], owner
+
+
+def _flatten(record: dict[Any, Any]) -> dict[Any, Any]:
+    """A record whose inner records are part of it, as `mid` in OANDA's candles, if there is one of them only."""
+    inner = [value for value in record.values() if isinstance(value, dict)]
+    if len(inner) != 1:
+        return record
+    outer = {key: value for key, value in record.items() if value is not inner[0]}
+    return outer | {_SHORT.get(key, key): value for key, value in inner[0].items()}
 
 
 def _find_vendor(document: dict[Any, Any]) -> list[list[Any]] | None:
@@ -160,8 +184,8 @@ def _bare_rows(rows: Sequence[list[Any]]) -> list[list[Any]]:
     """Rows without names: the first one may hold them, or they are Binance's."""
     if all(isinstance(cell, str) for cell in rows[0]) and not str(rows[0][0]).replace(".", "").isdigit():
         return [list(row) for row in rows]
-    if {len(row) for row in rows} == {len(_KLINE)}:
-        return [list(_KLINE), *([str(row[0]), *row[1:]] for row in rows)]
+    if (names := name_bars(rows[:SAMPLE_ROWS])) is not None:
+        return [names, *([str(row[0]), *row[1:]] for row in rows)]
     raise LayoutError("the rows of the JSON have no names; add a first row with the names of the columns.")
 
 

@@ -20,6 +20,10 @@ NULLS = (
     "N/A",
     "n/a",
     "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "n.a.",
+    "N.A.",
     "<NA>",
     "NaN",
     "nan",
@@ -78,26 +82,35 @@ def parse_number(text: str) -> float | None:
     return -float(digits) if negative else float(digits)
 
 
-def parse_numbers(columns: Sequence[pd.Series], names: Sequence[str], decimal_comma: bool = False) -> np.ndarray:
+def parse_numbers(
+    columns: Sequence[pd.Series], names: Sequence[str], decimal_comma: bool = False, percent: bool = False
+) -> np.ndarray:
     """The columns as float64, rows × columns; a cell that is no number is refused by name.
 
-    decimal_comma: commas are decimal points in all these columns, dots group thousands.
+    decimal_comma: commas are decimal points in all these columns, dots group thousands. percent: the numbers are in
+    percent, whether they say so (`0.5%`) or not.
     """
     values = np.empty((len(columns[0]) if columns else 0, len(columns)), order="F")
     for position, (column, name) in enumerate(zip(columns, names, strict=True)):
         if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
             values[:, position] = column.to_numpy("float64", na_value=np.nan)
         else:
-            values[:, position] = _parse_text(column, name, decimal_comma)
+            values[:, position] = _parse_text(column, name, decimal_comma, percent)
     return values
 
 
-def _parse_text(column: pd.Series, name: str, decimal_comma: bool) -> np.ndarray:
+def _parse_text(column: pd.Series, name: str, decimal_comma: bool, percent: bool) -> np.ndarray:
     values = np.empty(len(column))
     missing = column.isna().to_numpy()
     for row, cell in enumerate(column):
         text = "" if missing[row] else str(cell)
-        number = parse_number(text.translate(_SWAP) if decimal_comma else text)
+        plain = text.rstrip().removesuffix("%") if percent else text
+        number = parse_number(plain.translate(_SWAP) if decimal_comma else plain)
+        if number is None and text.rstrip().endswith("%"):
+            raise LayoutError(
+                f"{text!r} in column {name!r} is in percent and no price: if all numbers are returns, add --returns "
+                "percent to turn them into prices."
+            )
         if number is None:
             raise LayoutError(
                 f"{text!r} in column {name!r}, row {row + 1} of the data, is not a number; correct or empty it."

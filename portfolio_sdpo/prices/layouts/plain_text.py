@@ -138,6 +138,8 @@ def _find_header_below(content: bytes, lines: list[tuple[int, str]], separator: 
     filled = [cell for cell in above if cell]
     is_title = len(filled) <= 1 and above[0] != "" and not _SECURITY.fullmatch(above[0])
     is_apart = any(blank in between for blank in _BLANK_LINES)
+    if number > 1 and len(above) == len(rows[number]) != len(rows[number - 2]) and not is_title and not is_apart:
+        return number - 1  # a row of securities above the names, below what Bloomberg says about the request
     return number if len(above) != len(rows[number]) or is_title or is_apart or not filled else None
 
 

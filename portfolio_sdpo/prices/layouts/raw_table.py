@@ -25,6 +25,8 @@ class Facts:
     adjustment: Adjustment | None = None
     column: str | None = None
     notes: tuple[str, ...] = ()
+    currencies: tuple[str, ...] = ()
+    """One per column, where a row below the header has them; empty where a column has none."""
 
 
 class RawTable(Protocol):

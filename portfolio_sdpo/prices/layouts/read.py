@@ -18,9 +18,11 @@ from portfolio_sdpo.prices.layouts.column_names import (
     CRSP,
     CURRENCY,
     RAW,
+    UNADJUSTED,
     adjustment_from_names,
     find_columns,
     normalise_name,
+    split_unit,
 )
 from portfolio_sdpo.prices.layouts.dates import parse_dates
 from portfolio_sdpo.prices.layouts.files import ENDINGS, file_kind, open_table, ticker_of
@@ -29,6 +31,7 @@ from portfolio_sdpo.prices.layouts.pivot import select_rows
 from portfolio_sdpo.prices.layouts.plan import Candidate, Plan
 from portfolio_sdpo.prices.layouts.raw_table import RawTable
 from portfolio_sdpo.prices.layouts.recognise import recognise
+from portfolio_sdpo.prices.layouts.refusals import refuse_series_of_one_name
 from portfolio_sdpo.prices.layouts.times import parse_times
 from portfolio_sdpo.prices.layouts.values import check_values
 from portfolio_sdpo.prices.prices import Adjustment, Prices, join_columns, to_wide
@@ -75,7 +78,7 @@ class Reading:
 
 def _read_file(path: Path, reading: Reading) -> Prices:
     try:
-        table = open_table(path, reading.options.decimal)
+        table = open_table(path, reading.options.decimal, reading.returns == "percent")
         if blocks := split_blocks(table):
             return _join_blocks([_read_block(block, reading, ticker_of(path)) for block in blocks])
         return _read_table(table, recognise(table, reading.options), reading, ticker_of(path))
@@ -116,6 +119,8 @@ def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str
         return to_wide(rows.arrange(numbers, tickers, names))
 
     frame = arrange(values)
+    if tickers is not None and not frame.index.is_unique and options.layout is None:
+        refuse_series_of_one_name(table, plan, dates.days, tickers)
     if options.layout is None and reading.returns is None:
         wanted = [ticker for ticker in frame.columns if ticker in reading.tickers]
         check_values(frame[wanted] if wanted else frame, plan)
@@ -133,7 +138,7 @@ def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str
             *table.facts.notes,
         ),
         companions=_read_companions(table, plan, used, arrange),
-        currencies=_read_currencies(table, plan, list(frame.columns)),
+        currencies=_read_units(table, plan, used, frame) | _read_currencies(table, plan, list(frame.columns)),
     )
 
 
@@ -161,6 +166,9 @@ def _read_companions(
     if normalise_name(used.name) in ADJUSTED:
         raw = [each for each in plan.candidates if normalise_name(each.name) in RAW and each.tickers == used.tickers]
         columns |= {"close": raw[0].columns} if raw else {}
+    unadjusted = find_columns(table.names, UNADJUSTED)
+    if unadjusted and plan.layout not in ("wide", "fields", "yfinance-download"):
+        columns["close"] = (unadjusted[0],)  # `Close` beside it is adjusted for splits
     if plan.layout not in ("wide", "fields", "yfinance-download"):
         for kind, words in _COMPANIONS.items():
             for column in find_columns(table.names, words)[:1]:
@@ -175,6 +183,18 @@ def _read_companions(
         if filled.any() and (kind == "close" or (numbers[filled] != 0).any()):
             companions[kind] = arrange(numbers)
     return companions
+
+
+def _read_units(table: RawTable, plan: Plan, used: Candidate, frame: pd.DataFrame) -> dict[str, str]:
+    """The currency of each ticker, where the name of its column states it, or a row of units: `AAPL USD`."""
+    if table.facts.currencies and plan.ticker is None:
+        units = [table.facts.currencies[column] for column in used.columns]
+        owners = used.tickers or tuple(frame.columns)
+        return {ticker.strip(): unit for ticker, unit in zip(owners, units, strict=True) if unit}
+    if plan.layout == "wide":
+        return {ticker: unit[1] for ticker in frame.columns if (unit := split_unit(ticker)) is not None}
+    unit = split_unit(used.name)
+    return {} if unit is None else dict.fromkeys(frame.columns, unit[1])
 
 
 def _read_currencies(table: RawTable, plan: Plan, tickers: Sequence[str]) -> dict[str, str]:

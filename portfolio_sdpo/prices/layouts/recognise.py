@@ -11,10 +11,12 @@ from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import (
     DATE,
     FIELDS,
+    NEVER_PRICES,
     NOT_PRICES,
     PRICE,
     TICKER,
     WEAK_DATE,
+    WEAK_TICKER,
     find_columns,
     has_no_name,
     is_field,
@@ -37,6 +39,7 @@ from portfolio_sdpo.prices.layouts.raw_table import RawTable, cells_of
 from portfolio_sdpo.prices.layouts.refusals import (
     holds_words,
     join_names,
+    refuse_copies,
     refuse_fields,
     refuse_names_of_fields,
     refuse_price_beside_tickers,
@@ -111,11 +114,13 @@ def _layout(table: RawTable, date: int, options: LayoutOptions) -> str:
     if table.tickers is not None:
         return "yfinance-download"
     names = [name for column, name in enumerate(table.names) if column != date and not is_index_name(name)]
+    if options.price is None and options.layout is None:
+        refuse_copies([name for name in names if normalise_name(name) not in NEVER_PRICES])
     parts = split_names(names)
     bare = [name for name in names if name not in parts]
     normalised = set(map(normalise_name, bare))
     prices = [bare[column] for column in find_columns(bare, PRICE)]
-    tickers = [column for column in find_columns(table.names, TICKER) if column != date]
+    tickers = _named_tickers(table, date)
     if options.ticker is not None:
         return "long"
     if tickers and (prices or _is_text(table, tickers[0])):
@@ -242,12 +247,26 @@ def _by_field(table: RawTable, tickers: Sequence[str], date: int, options: Layou
 def _ticker_column(table: RawTable, date: int, options: LayoutOptions) -> int:
     if options.ticker is not None:
         return _find_named(table.names, options.ticker)
-    columns = [column for column in find_columns(table.names, TICKER) if column != date]
+    columns = _named_tickers(table, date)
     if not columns:
         raise LayoutError(
             f"there is no column of tickers among {join_names(table.names)}; name it, as in `long:ticker=tic`."
         )
     return columns[0]
+
+
+def _named_tickers(table: RawTable, date: int) -> list[int]:
+    """Columns that are called like tickers; a `name` that is one number only, as CoinMarketCap's, is none."""
+    return [
+        column
+        for column in find_columns(table.names, TICKER)
+        if column != date
+        and (
+            normalise_name(table.names[column]) not in WEAK_TICKER
+            or _is_text(table, column)
+            or len(set(cells_of(table, column))) > 1
+        )
+    ]
 
 
 def _price_columns(names: Sequence[str], options: LayoutOptions) -> list[int]:

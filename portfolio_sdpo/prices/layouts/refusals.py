@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
 
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import (
@@ -17,6 +21,7 @@ from portfolio_sdpo.prices.layouts.column_names import (
     find_owner,
     is_field,
     is_index_name,
+    is_indicator,
     is_quote,
     looks_like_ticker,
     may_be_ticker,
@@ -24,10 +29,13 @@ from portfolio_sdpo.prices.layouts.column_names import (
 )
 from portfolio_sdpo.prices.layouts.numbers import parse_number
 from portfolio_sdpo.prices.layouts.options import spell_option
+from portfolio_sdpo.prices.layouts.plan import Plan
 from portfolio_sdpo.prices.layouts.raw_table import RawTable, cells_of
 
 _SHORT_FIELDS = ("o", "h", "l", "c", "v", "vw", "n")
 """What Polygon and others call open, high, low, close, volume, the average price and the number of trades."""
+_COPY = re.compile(r"(?P<name>.+)\.\d{1,2}")
+"""What pandas makes of a name that is there already."""
 _SHILLER = {"P", "D", "E", "CPI"}
 """Price, dividend, earnings and consumer prices of Robert Shiller's table; P, D and E are tickers, too."""
 
@@ -40,6 +48,27 @@ def refuse_price_beside_tickers(price: str, tickers: Sequence[str]) -> None:
             f"{spell_option('per-ticker', price=price)}, which leaves out {join_names(tickers)}, or all columns as "
             "tickers with --layout wide."
         )
+
+
+def refuse_copies(names: Sequence[str]) -> None:
+    """Prices under one name twice, as pandas writes them: `Close` and `Close.1`, or after a merge `Close_x`, `Close_y`.
+
+    names: of prices, or of what may be tickers.
+    """
+    known = frozenset(names)
+    for name in names:
+        copied = match["name"] if (match := _COPY.fullmatch(name)) else ""
+        if copied in known:
+            raise LayoutError(
+                f"{copied!r} and {name!r} are two columns of one name, as pandas writes them: rename them after their "
+                "tickers, or keep one."
+            )
+        left = name.removesuffix("_y") + "_x"
+        if name.endswith("_y") and left in known:
+            raise LayoutError(
+                f"{left!r} and {name!r} are two columns of one name, as a merge in pandas writes them: rename them "
+                "after their tickers, or keep one."
+            )
 
 
 def refuse_fields(names: Sequence[str], prices: Sequence[str], fields: Sequence[str]) -> None:
@@ -61,6 +90,11 @@ def refuse_fields(names: Sequence[str], prices: Sequence[str], fields: Sequence[
         )
     known = frozenset(names)
     for name in unknown:
+        if is_indicator(name):
+            raise LayoutError(
+                f"{name!r} is called like an indicator that is computed from prices: drop it, or read all columns as "
+                "tickers with --layout wide."
+            )
         # BRK.B and BTC-USD are tickers beside BRK and BTC; AAPL_mcap and `AAPL mcap` are none.
         owner = find_owner(name, known, "_" if name == name.upper() or name.istitle() else "_.-:| ")
         if owner is not None and not name.endswith(f"-{owner}"):  # Kenneth French's Mkt-RF beside RF
@@ -68,6 +102,24 @@ def refuse_fields(names: Sequence[str], prices: Sequence[str], fields: Sequence[
                 f"{name!r} is called like something of {owner!r} and not like a ticker: drop it, or read all columns "
                 "as tickers with --layout wide."
             )
+
+
+def refuse_series_of_one_name(table: RawTable, plan: Plan, days: np.ndarray, tickers: pd.Series) -> None:
+    """A long table in which a ticker has several prices a day that another column tells apart, such as the exchange."""
+    keys = pd.DataFrame({"day": days, "ticker": tickers.to_numpy()})
+    first = int(keys.duplicated().to_numpy().argmax())
+    for column, name in enumerate(table.names):
+        if column in (plan.date, plan.ticker, plan.time) or holds_numbers(cells_of(table, column)):
+            continue
+        [texts], _ = table.load([column], [])
+        if keys.assign(kind=texts.astype("str").to_numpy()).duplicated().any():
+            continue
+        same = (keys == keys.iloc[first]).all(axis=1).to_numpy()
+        kinds = list(dict.fromkeys(texts.astype("str")[same]))
+        raise LayoutError(
+            f"{tickers.iloc[first]!r} has several prices on {days[first].astype('datetime64[D]')}, which the column "
+            f"{name!r} tells apart ({join_names(kinds)}): keep the rows of one of them, or give each its own ticker."
+        )
 
 
 def join_names(names: Sequence[str], most: int = 8) -> str:

@@ -19,6 +19,7 @@ from portfolio_sdpo.prices.layouts.column_names import (
     find_owner,
     is_field,
     is_index_name,
+    is_indicator,
     is_quote,
     may_be_ticker,
     normalise_name,
@@ -44,7 +45,7 @@ def split_names(names: Sequence[str], sides_are_tickers: bool = False) -> Parts:
     >>> split_names(["BID.Close", "ASK.Close"])
     {}
     """
-    found = {name: parts for name in names if (parts := split_security(name)) is not None}
+    found = {name: parts for name in names if (parts := split_security(name)) is not None and not is_indicator(name)}
     certain = {name: parts for name, parts in found.items() if not is_field(name)}
     fields = {normalise_name(field) for _, field in certain.values()}
     return {

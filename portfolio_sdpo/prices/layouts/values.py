@@ -7,10 +7,11 @@ import pandas as pd
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.options import spell_option
 from portfolio_sdpo.prices.layouts.plan import Plan
-from portfolio_sdpo.prices.plausibility import describe_values, find_open_high_low_close
+from portfolio_sdpo.prices.plausibility import are_weights, describe_values, find_open_high_low_close, find_total
 
 _UNITS = {"returns": "decimal", "returns in percent": "percent", "gross returns": "gross"}
 _REASONS = {
+    "negative numbers": "holds mostly negative numbers, which prices are not",
     "volumes": "holds numbers that jump like volumes and not like prices",
     "flags": "holds a few whole numbers, zero among them, like flags and not like prices",
     "rates": "holds tiny numbers that hardly ever change, like rates and not like prices",
@@ -32,12 +33,21 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
             f"the numbers look like {returns[0]} and not like prices: add --returns {_UNITS[returns[0]]} to turn them "
             f"into prices, or {as_prices} if they are prices."
         )
+    if are_weights(values):
+        raise LayoutError(
+            f"the numbers of every row add up to 1, so that they look like weights and not like prices: import the "
+            f"prices of these tickers, or read the numbers as prices with {as_prices}."
+        )
     for ticker, look in odd.items():
         reason = _REASONS.get(look, f"holds numbers like {look}, and others hold prices")
         drop = "drop its rows" if plan.layout == "long" else "drop the column"
+        # Negative numbers are refused by cleaning whatever layout is named.
+        way = "" if look == "negative numbers" else f", or read all numbers as prices with {as_prices}"
+        raise LayoutError(f"{ticker!r} {reason}: {drop} or name the others with --tickers{way}.")
+    if plan.layout == "wide" and (total := find_total(values)) is not None:
         raise LayoutError(
-            f"{ticker!r} {reason}: {drop} or name the others with --tickers, or read all numbers as prices with "
-            f"{as_prices}."
+            f"{frame.columns[total]!r} is in every row the sum or the mean of the others: drop the column or name the "
+            f"others with --tickers, or read all numbers as prices with {as_prices}."
         )
     if plan.layout == "wide" and (found := find_open_high_low_close(values)):
         high, low, between = found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import Field
@@ -16,6 +16,9 @@ from portfolio_sdpo.rl.estimators.base import Direction
 from portfolio_sdpo.rl.metrics import LogRow
 from portfolio_sdpo.rl.rollout import Rollout
 from portfolio_sdpo.settings import Settings
+
+if TYPE_CHECKING:
+    from portfolio_sdpo.rl.algorithms.ppo import PpoSettings
 
 
 class ActorSettings(Settings):
@@ -37,49 +40,37 @@ class ActorSettings(Settings):
 class ClippedAscent:
     """Epochs of minibatch ascent on E[min(ω A, clip(ω, 1 ± ε) A)] (eq. 11), ω the ratio of new to old probability."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        actor: ActorSettings,
-        *,
-        clip: float,
-        epochs: int,
-        minibatches: int,
-        entropy: float = 0.0,
-    ) -> None:
+    def __init__(self, policy: Policy, settings: PpoSettings) -> None:
         self.policy = policy
-        self.actor = actor
-        self.clip = clip
-        self.epochs = epochs
-        self.minibatches = minibatches
-        self.entropy = entropy
-        self.optimiser = adam(policy, actor.learning_rate)
+        self.settings = settings
+        self.optimiser = adam(policy, settings.actor.learning_rate)
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
         return [self.optimiser]
 
     def ascend(self, rollout: Rollout, direction: Direction, iteration: int, generator: torch.Generator) -> LogRow:
         """Climb along the advantage, standardised once, and along the further term, in the advantage's units."""
-        set_rate(self.optimiser, self.actor.rate(iteration))
+        settings = self.settings
+        set_rate(self.optimiser, settings.actor.rate(iteration))
         advantage = direction.advantage
         # Where nothing is told apart (phase I of the pathwise form has no advantage) the term keeps its units.
         scale = advantage.std()
         scale = torch.where(scale > 1e-12, scale, 1.0)
         advantage = (advantage - advantage.mean()) / scale
-        for _ in range(self.epochs):
-            for batch in minibatches(len(rollout), self.minibatches, generator):
+        for _ in range(settings.epochs):
+            for batch in minibatches(len(rollout), settings.minibatches, generator):
                 # [m, P], [m]
                 parameters = self.policy(rollout.observation[batch])
                 log_prob = self.policy.head.log_prob(parameters, rollout.action[batch])
-                objective = clipped_surrogate(log_prob - rollout.log_prob[batch], advantage[batch], self.clip)
+                objective = clipped_surrogate(log_prob - rollout.log_prob[batch], advantage[batch], settings.clip)
                 if direction.term:
                     objective = objective + direction.term(batch, parameters) / scale
-                if self.entropy:
-                    objective = objective + self.entropy * self.policy.head.entropy(parameters).mean()
+                if settings.entropy:
+                    objective = objective + settings.entropy * self.policy.head.entropy(parameters).mean()
                 self.optimiser.zero_grad()
                 (-objective).backward()  # type: ignore[no-untyped-call]
                 self.optimiser.step()
-        return describe_policy(self.policy, rollout, self.clip)
+        return describe_policy(self.policy, rollout, settings.clip)
 
 
 class GradientAscent:

@@ -36,17 +36,6 @@ class PpoSettings(ActorCriticSettings):
     entropy: float = Field(default=0.0, ge=0)
     """Weight of an entropy bonus."""
 
-    def make_ascent(self, policy: Any) -> ClippedAscent:
-        """The clipped ascent of a policy with these settings."""
-        return ClippedAscent(
-            policy,
-            self.actor,
-            clip=self.clip,
-            epochs=self.epochs,
-            minibatches=self.minibatches,
-            entropy=self.entropy,
-        )
-
 
 class Ppo(Algorithm):
     """Maximise E[min(ω A, clip(ω) A)], ω the ratio of new to old probability."""
@@ -63,7 +52,7 @@ class Ppo(Algorithm):
             problem, codec, settings.critic, gae_lambda=settings.gae_lambda, credit_discount=settings.credit_discount
         )
         self.register_critics(self.estimator)
-        self.ascent = settings.make_ascent(self.policy)
+        self.ascent = ClippedAscent(self.policy, settings)
 
     def update(self, rollout: Rollout, iteration: int, generator: torch.Generator) -> LogRow:
         valuations, critic_log = self.estimator.fit_critics(rollout, generator)

@@ -23,6 +23,7 @@ from torch import nn
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
+from portfolio_sdpo.rl.algorithms.ascent import ClippedAscent
 from portfolio_sdpo.rl.algorithms.backup import Backup, BackupSettings, ExtrapolatedPricing, LatePolicy
 from portfolio_sdpo.rl.algorithms.base import Algorithm, AlgorithmSettings, Problem, build_policy, refuse_mean_critics
 from portfolio_sdpo.rl.algorithms.ppo import PpoSettings
@@ -140,7 +141,7 @@ class Sdpo(Algorithm):
         if settings.backup is not None:
             self.backup = Backup(settings.backup, self.policy, problem)
             self.pricing = ExtrapolatedPricing(self.pricing, self.backup)
-        self.ascent = settings.make_ascent(self.policy)
+        self.ascent = ClippedAscent(self.policy, settings)
 
     @classmethod
     def from_parts(

@@ -9,16 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from fastapi import APIRouter
-from fastapi.routing import APIRoute
-from starlette.routing import Mount
 
 from portfolio_sdpo.errors import RegistryUnavailableError, SettingsError
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo_app.api.config import ServeSettings
-from portfolio_sdpo_app.api.deps import Access, list_access
-from portfolio_sdpo_app.api.main import ROUTERS, list_all_access
-from portfolio_sdpo_app.api.middleware import _compile_beginning
 from portfolio_sdpo_app.api.server import check_keys
 
 from .helpers import problem
@@ -198,25 +192,6 @@ def test_without_keys_no_page_of_another_site_is_answered(serve: Callable[..., A
     assert http.get("/models", headers={"Origin": str(http.base_url).removesuffix("/api/v1/")}).status_code == 200
 
 
-def test_every_route_declares_its_scope():
-    for router in ROUTERS:
-        for route in router.routes:
-            assert isinstance(route, APIRoute)
-            assert sum(isinstance(each.call, Access) for each in route.dependant.dependencies) == 1, route.path
-    found = {(each.path, each.scope) for each in list_all_access()}
-    assert {path for path, scope in found if scope is None} == {
-        "/", "/docs", "/health", "/ready", "/api/v1/health", "/api/v1/ready"
-    }  # fmt: skip
-    assert {path for path, scope in found if scope == "train"} == {"/api/v1/retrain"}
-    assert len([path for path, scope in found if scope == "read"]) == 12
-
-
-def test_a_route_that_declares_no_scope_needs_a_key():
-    router = APIRouter()
-    router.add_api_route("/forgotten", lambda: None)
-    assert [(each.path, each.scope) for each in list_access(router, "/api")] == [("/api/forgotten", "read")]
-
-
 def test_a_key_that_expires_and_one_that_is_used(serve: Callable[..., Any], registry: Registry, champion: Any):
     champion()
     registry.create_key("other", "read")
@@ -237,9 +212,24 @@ def test_a_keyless_service_answers_no_proxy(serve: Callable[..., Any], champion:
     for header in (
         {"X-Forwarded-For": "203.0.113.9"}, {"X-Forwarded-Host": "x"}, {"X-Forwarded-Proto": "https"},
         {"Forwarded": "for=203.0.113.9"}, {"Via": "1.1 proxy"}, {"X-Real-IP": "203.0.113.9"},
+        {"X-Forwarded-Port": "443"}, {"CF-Connecting-IP": "203.0.113.9"}, {"True-Client-IP": "203.0.113.9"},
     ):  # fmt: skip
         problem(running.http.get("/weights", headers=header), 403, "host-refused")
         assert running.http.get("/ready", headers=header).json()["model_id"] is None
+
+
+def test_nginx_without_further_settings_is_a_proxy(serve: Callable[..., Any], champion: Callable[..., str]):
+    model_id = champion()
+    running = serve()
+    running.settle()
+    for path, expected in (("weights", b"403"), ("ready", b"200")):
+        with socket.create_connection((running.http.base_url.host, running.http.base_url.port or 0)) as line:
+            # What it sends for `proxy_pass http://127.0.0.1:8000;`
+            line.sendall(f"GET /api/v1/{path} HTTP/1.0\r\nHost: 127.0.0.1:8000\r\nConnection: close\r\n\r\n".encode())
+            answer = b""
+            while received := line.recv(10_000):
+                answer += received
+        assert answer.startswith(b"HTTP/1.1 " + expected) and model_id.encode() not in answer
 
 
 def test_two_hosts_are_refused(serve: Callable[..., Any], champion: Callable[..., str]):
@@ -312,18 +302,3 @@ def test_a_client_that_hangs_up_is_one_line(
         told = [each for each in caplog.records if each.name.startswith(("portfolio", "uvicorn")) and each.exc_info]
         assert told == []
     assert running.http.get("/weights").status_code == 200
-
-
-def test_a_router_within_a_router_is_refused():
-    inner, outer = APIRouter(), APIRouter()
-    inner.add_api_route("/inner", lambda: None)
-    outer.routes.append(Mount("/within", routes=list(inner.routes)))
-    with pytest.raises(TypeError, match="declares no scope"):
-        list(list_access(outer, "/api"))
-
-
-def test_scopes_follow_the_template_of_a_route():
-    beginning = _compile_beginning("/api/models/{model_id}/promote")
-    for path in ("/api/models/20261113-5f2c/promote", "/api/models/x/promote\n"):
-        assert beginning.match(path)
-    assert not beginning.match("/api/models/x") and not beginning.match("/api/models//promote")

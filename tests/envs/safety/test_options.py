@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from portfolio_sdpo.envs.safety import SafetyEnv, SafetyVectorEnv
 from portfolio_sdpo.envs.safety.env import SHORT_SIGHT
-from portfolio_sdpo.envs.safety.folds import Folds
+from portfolio_sdpo.envs.safety.scene import Folds
 from portfolio_sdpo.errors import SettingsError
 
 SUITE = 60

@@ -18,8 +18,8 @@ from portfolio_sdpo.experiments.cmdp.experiment import TUNING_CMDP_SEED, CmdpExp
 from portfolio_sdpo.experiments.cmdp.figures import make_cmdp_figures
 from portfolio_sdpo.experiments.cmdp.references import compute_references
 from portfolio_sdpo.experiments.cmdp.report import render_cmdp
-from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs, run_cmdp
-from portfolio_sdpo.experiments.cmdp.summary import cmdp_evidence, summarise_cmdp
+from portfolio_sdpo.experiments.cmdp.study import list_cmdp_runs, run_cmdp
+from portfolio_sdpo.experiments.cmdp.summary import collect_cmdp_evidence, summarise_cmdp
 from portfolio_sdpo.experiments.style import algorithm_colour
 from portfolio_sdpo.experiments.tables import NAMES, display_name
 from portfolio_sdpo.nn.networks import ObservationCodec
@@ -144,7 +144,7 @@ def test_all_are_measured_by_the_problems_objective(cautious: CmdpExperiment, ca
     summary = summarise_cmdp(cautious, cautious_run)
     known = compute_references(cautious.cmdp.draw(11), cautious.problem)
     assert known.optimum is not None and known.uniform.objective is not None
-    for case in cmdp_runs(cautious, cautious_run):
+    for case in list_cmdp_runs(cautious, cautious_run):
         rows = read_rows(case.folder / "metrics.parquet")
         assert {"integrated_objective", "true_objective", "exact_return", "exact_risk_0"} <= rows[0].keys()
         # The learner's own view is of what it maximises itself.
@@ -156,7 +156,7 @@ def test_all_are_measured_by_the_problems_objective(cautious: CmdpExperiment, ca
         assert run.share_of_gain == pytest.approx(gained / (known.optimum.objective - known.uniform.objective))
     assert summary.references["optimum"]["objective"].mean == pytest.approx(known.optimum.objective)
     assert summary.outdated == ()
-    evidence = cmdp_evidence(cautious, cautious_run)
+    evidence = collect_cmdp_evidence(cautious, cautious_run)
     assert evidence.to_optimum
     assert [run.figures["score"] for run in evidence.runs] == [run.share_of_gain for run in summary.runs]
 

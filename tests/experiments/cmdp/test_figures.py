@@ -14,7 +14,7 @@ from portfolio_sdpo.experiments.cmdp.declared import CMDP_EXPERIMENTS
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.figures import Curves, draw_boxes, make_cmdp_figures
 from portfolio_sdpo.experiments.cmdp.report import describe_cmdp, render_cmdp
-from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs
+from portfolio_sdpo.experiments.cmdp.study import list_cmdp_runs
 from portfolio_sdpo.experiments.cmdp.summary import summarise_cmdp
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import Problem
@@ -69,7 +69,7 @@ def test_the_same_runs_give_the_same_figure(tiny: CmdpExperiment, folder: Path):
 
 def test_figures_of_some_runs(tiny: CmdpExperiment, folder: Path):
     selected = tiny.with_changes(seeds=(0,), algorithms=("sdpo",))
-    names = [run.name for run in cmdp_runs(selected, folder)]
+    names = [run.name for run in list_cmdp_runs(selected, folder)]
     learning = make_cmdp_figures(selected, folder, only=names)[1].read_text()
     assert "SDPO" in learning and "PPO" not in learning.replace("SDPO", "") and "sd over" not in learning
 

@@ -9,8 +9,8 @@ import torch
 from portfolio_sdpo.envs import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.envs.exact import evaluate, uniform_policy
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.probe import Probe, exact_figures, sample_figures, sharp_kind
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun
+from portfolio_sdpo.experiments.cmdp.probe import Probe, compute_exact_figures, sample_figures, sharp_kind
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun
 from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl import Problem, Trainer
@@ -57,7 +57,7 @@ def test_sampled_and_exact_figures_agree(cmdp, policy, problem):
     """On many episodes; the pooled variance is the pooled one."""
     table = Probe(cmdp, problem, seed=0).table(policy)
     sampled, returns = sample_figures(cmdp, table, problem, 40_000, lambda: np.random.default_rng(1))
-    exact = exact_figures(cmdp, table, problem, 20_000, seed=2)
+    exact = compute_exact_figures(cmdp, table, problem, 20_000, seed=2)
     moments = evaluate(cmdp, table, 0.95)
     error = returns.std() / 200
     assert sampled["true_return"] == pytest.approx(exact["exact_return"], abs=4 * error)
@@ -73,7 +73,7 @@ def test_sampled_and_exact_figures_agree(cmdp, policy, problem):
 
 def test_how_each_risk_is_known(cmdp, problem):
     table = np.broadcast_to(uniform_policy(cmdp), (15, 20, 3))
-    figures = exact_figures(cmdp, table, problem, 100, seed=0)
+    figures = compute_exact_figures(cmdp, table, problem, 100, seed=0)
     assert [sharp_kind(figures, index) for index in range(4)] == ["exact", "integrated", "exact", None]
 
 

@@ -10,7 +10,7 @@ from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, SafeStart
 from portfolio_sdpo.experiments.cmdp.references import Reference, References, compute_references
 from portfolio_sdpo.experiments.cmdp.report import render_cmdp
-from portfolio_sdpo.experiments.cmdp.runs import cmdp_runs
+from portfolio_sdpo.experiments.cmdp.study import list_cmdp_runs
 from portfolio_sdpo.experiments.cmdp.summary import RunRisk, Spread, summarise_cmdp, summarise_risk
 from portfolio_sdpo.experiments.engine.folders import write_json
 from portfolio_sdpo.risk import Constraint
@@ -88,7 +88,7 @@ def test_references_are_in_order(tiny: CmdpExperiment):
 def made_up(tiny: CmdpExperiment, tmp_path: Path) -> Path:
     """Two SDPO runs, one PPO run, one that failed and one that is not finished."""
     returns = {"sdpo-11-0": 25.0, "sdpo-12-1": 20.0, "ppo-11-0": 35.0}
-    for case in cmdp_runs(tiny, tmp_path):
+    for case in list_cmdp_runs(tiny, tmp_path):
         case.folder.mkdir()
         settings = {
             "algorithm": tiny.algorithms[case.label].model_dump(mode="json"),
@@ -161,7 +161,7 @@ def test_theorem_1_stands_only_where_no_barrier_ended_on_its_tangent(tiny: CmdpE
 
 
 def test_failed_and_outdated_runs_are_named(tiny: CmdpExperiment, made_up: Path):
-    (case,) = (case for case in cmdp_runs(tiny, made_up) if case.name == "ppo-12-1")
+    (case,) = (case for case in list_cmdp_runs(tiny, made_up) if case.name == "ppo-12-1")
     case.record_failure(RunError("it fell over."))
     config = json.loads((made_up / "sdpo-11-0" / "config.json").read_text())
     config["settings"]["algorithm"]["clip"] = 0.3
@@ -173,7 +173,7 @@ def test_failed_and_outdated_runs_are_named(tiny: CmdpExperiment, made_up: Path)
 
 def test_only_some_runs(tiny: CmdpExperiment, made_up: Path):
     selected = tiny.with_changes(seeds=(0,))
-    summary = summarise_cmdp(selected, made_up, only=[run.name for run in cmdp_runs(selected, made_up)])
+    summary = summarise_cmdp(selected, made_up, only=[run.name for run in list_cmdp_runs(selected, made_up)])
     assert [(run.label, run.seed) for run in summary.runs] == [("ppo", 0), ("sdpo", 0)]
 
 

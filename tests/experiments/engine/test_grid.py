@@ -10,7 +10,7 @@ import pytest
 
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, run_cmdp, train_cmdp
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun, list_cmdp_runs, run_cmdp, train_cmdp
 from portfolio_sdpo.experiments.engine.folders import read_json
 from portfolio_sdpo.experiments.engine.grid import Observer, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.engine.parallel import UNDER_WAY
@@ -62,7 +62,7 @@ def test_a_killed_worker_costs_its_run_a_retry_and_the_other_nothing(tiny: CmdpE
         def again(self, name: str, why: str) -> None:
             lost.append(f"{name}: {why}")
 
-    grid = cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path)
+    grid = list_cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path)
     outcomes = run_grid([Stage(grid)], make, Watching(()), tmp_path, jobs=2)
     assert statuses(outcomes) == {"ppo-11-0": "finished", "sdpo-11-0": "finished"}
     assert lost == ["ppo-11-0: its worker process was killed, perhaps for lack of memory, retry 1 of 2"]
@@ -80,7 +80,7 @@ def test_a_run_that_loses_every_worker_is_given_up_and_the_others_are_not(tiny: 
             os.kill(os.getpid(), signal.SIGKILL)
         return train_cmdp(case, watch)
 
-    grid = cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path)
+    grid = list_cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path)
     heard = Heard()
     outcomes = run_grid([Stage(grid)], make, Board(()), tmp_path, jobs=2, retries=1, observer=heard)
     assert statuses(outcomes) == {"ppo-11-0": "failed", "sdpo-11-0": "finished"}
@@ -106,7 +106,7 @@ def test_a_mistake_in_one_run_is_recorded_with_its_place_and_not_retried(tiny: C
             raise KeyError("quantile")
 
     heard = Heard()
-    grid = cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path)
+    grid = list_cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path)
     failed, finished = run_grid([Stage(grid)], make, Board(()), tmp_path, observer=heard)
     assert (failed.status, failed.message, finished.status) == ("failed", "KeyError: 'quantile'", "finished")
     assert "in make" in read_json(tmp_path / "ppo-11-0" / "failure.json")["traceback"]
@@ -141,7 +141,7 @@ class TestWhatIsDoneBesideRuns:
         def wait(case: CmdpRun, watch):
             time.sleep(1.0)
 
-        (case, _), heard = cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path), Heard()
+        (case, _), heard = list_cmdp_runs(tiny.with_changes(seeds=(0,)), tmp_path), Heard()
         with pytest.raises(RunError, match=r"^no optimum: relax the bound\.$"):
             run_grid([Stage([case], [fail])], wait, Board(()), tmp_path, jobs=2, observer=heard)
         assert heard.news == [("begun", "ppo-11-0"), ("finished", "ppo-11-0")]

@@ -19,7 +19,7 @@ from portfolio_sdpo.common import plugins
 from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.errors import MissingExtraError, RunError
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, run_cmdp, train_cmdp
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun, list_cmdp_runs, run_cmdp, train_cmdp
 from portfolio_sdpo.experiments.cmdp.summary import summarise_cmdp
 from portfolio_sdpo.experiments.engine import ray_cluster
 from portfolio_sdpo.experiments.engine.grid import Stage, run_grid
@@ -84,7 +84,7 @@ def test_a_node_dies_in_the_middle_and_the_table_is_that_of_one_machine(
 
     killer, board = threading.Thread(target=kill, daemon=True), Said()
     killer.start()
-    grid = cmdp_runs(tiny, root)
+    grid = list_cmdp_runs(tiny, root)
     outcomes = run_grid([Stage(grid)], make, board, root, jobs=None, parallel=Ray(cluster.address))
     killer.join()
     assert [outcome.status for outcome in outcomes] == ["finished"] * 4
@@ -123,7 +123,7 @@ def test_what_a_worker_is_like_and_what_becomes_of_its_run_if_it_dies(
 
     few, root, board = tiny.with_changes(seeds=(0,)), tmp_path / "tiny", Said()
     failed, finished = run_grid(
-        [Stage(cmdp_runs(few, root))], make, board, root, jobs=2, retries=1, parallel=Ray(cluster.address)
+        [Stage(list_cmdp_runs(few, root))], make, board, root, jobs=2, retries=1, parallel=Ray(cluster.address)
     )
     assert (failed.run, failed.status, finished.status) == ("ppo-11-0", "failed", "finished")
     assert failed.message == (

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
-from portfolio_sdpo.experiments.safety.runs import safety_runs
+from portfolio_sdpo.experiments.safety.study import list_safety_runs
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import (
     ActorSettings,
@@ -71,7 +71,7 @@ def write_log(returns: list[float], *risks: list[float], signals: tuple[str, ...
 
 
 def make_up(experiment: SafetyExperiment, root: Path, logs: dict[str, list[dict]], rate: float = 100.0) -> None:
-    for run in safety_runs(experiment, root):
+    for run in list_safety_runs(experiment, root):
         if run.name in logs:
             settings = run.settings()
             run.folder.mkdir(parents=True)

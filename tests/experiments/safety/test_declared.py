@@ -8,7 +8,7 @@ import portfolio_sdpo
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS, TASKS, find_safety_experiment
 from portfolio_sdpo.experiments.safety.experiment import BarrierSettings, SafetyExperiment, WorldSettings
-from portfolio_sdpo.experiments.safety.runs import SafetyRun
+from portfolio_sdpo.experiments.safety.study import SafetyRun
 from portfolio_sdpo.risk import BadStateProbability, Expectation
 
 BARRIER = BarrierSettings(eta=1, margin=1)
@@ -57,7 +57,7 @@ def test_question_b(task: str):
 def test_question_c(name: str):
     preset = find_safety_experiment(name)
     assert (preset.world.task, preset.world.terminal_hazards) == ("PointGoal2", True)
-    assert list(preset.algorithms) == ["ppo", "ipo", "sdpo"]
+    assert list(preset.algorithms) == ["ppo", "ipo", "sdpo"] + ["sdpo-backup"] * (name == "safety-c-short")
     vases, hazards = preset.problem.constraints
     assert (vases.signal, vases.measure, vases.bound) == ("vases", Expectation(), 10)
     assert (hazards.signal, hazards.measure, hazards.bound) == ("hazards", BadStateProbability(), 0.1)
@@ -89,7 +89,8 @@ def test_short_ones_are_short(name: str):
     steps = {label: preset.iterations_of(label) * preset.batch for label in preset.algorithms}
     first = name in ("safety-b-pointgoal1-short", "safety-c-short")
     usual = 1_000_000 if "goal" in name and not first else 500_000
-    longer = dict.fromkeys(("sdpo", "sdpo-backup"), 2_000_000) if name == "safety-b-pointgoal1-short" else {}
+    longer = {"sdpo-backup": 2_000_000} if first else {}
+    longer |= {"sdpo": 2_000_000} if name == "safety-b-pointgoal1-short" else {}
     assert steps == dict.fromkeys(preset.algorithms, usual) | longer
     assert len(preset.seeds) >= 3
 

@@ -11,7 +11,7 @@ from portfolio_sdpo.errors import RunError, SettingsError
 from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
 from portfolio_sdpo.experiments.safety.overview import SafetyOverview, describe_overview, summarise_tasks
 from portfolio_sdpo.experiments.safety.overview_figure import draw_overview
-from portfolio_sdpo.experiments.safety.overview_report import overview_page, render_overview
+from portfolio_sdpo.experiments.safety.overview_report import render_overview, render_overview_page
 from portfolio_sdpo.experiments.safety.published import best_within
 from portfolio_sdpo.experiments.style import STYLE
 
@@ -68,7 +68,7 @@ def test_the_pages_say_what_is_missing(overview: SafetyOverview):
     assert "missing of safety-b-pointgoal1-short: PPO-Lagrangian, CPO, PCPO" in page
     assert "missing of safety-b-doggopush2-short: PPO, PPO-Lagrangian, IPO, CPO, PCPO, SDPO" in page
     assert "published within the bound: TRPO-PID 19.2 / 21.4 after 10M steps" in page
-    html = overview_page(overview)
+    html = render_overview_page(overview)
     assert html.count("data:image/png;base64,") == 1
     assert "<code>portfolio-sdpo experiment run safety-b-carpush1-short</code>: PPO-Lagrangian, IPO, CPO, PCPO" in html
     assert "P(SDPO &gt; IPO) = 1.00" in html

@@ -8,9 +8,8 @@ import pytest
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.figures import make_safety_figures
-from portfolio_sdpo.experiments.safety.records import declared_digest, find_runs, settings_digest, write_records
-from portfolio_sdpo.experiments.safety.runs import SafetyRun
-from portfolio_sdpo.experiments.safety.study import SafetyStudy
+from portfolio_sdpo.experiments.safety.records import find_runs, hash_declared, hash_settings, write_records
+from portfolio_sdpo.experiments.safety.study import SafetyRun, SafetyStudy
 from portfolio_sdpo.experiments.safety.summary import summarise_safety
 from portfolio_sdpo.rl import TrainSettings
 
@@ -60,7 +59,7 @@ def test_a_record_is_small_and_says_where_it_comes_from(experiment: SafetyExperi
     assert path.stat().st_size < 2000
     assert record["command"] == "portfolio-sdpo experiment run safety-toy --algorithms sdpo --seeds 0 --iterations 8"
     assert (record["task"], record["steps"], record["batch"]) == ("PointGoal1", 320, 40)
-    assert record["settings"] == declared_digest(experiment, "sdpo") and record["version"]
+    assert record["settings"] == hash_declared(experiment, "sdpo") and record["version"]
     ((name, end),) = record["end"]["constraints"].items()
     assert name == "expectation of cost <= 2"
     assert end == {"risk": 1.4247, "share_over": 0.125, "worst_excess": 2.0, "cumulated": 20.247}
@@ -95,9 +94,9 @@ def test_what_is_no_record_is_named(experiment: SafetyExperiment, folders: Path,
 
 def test_the_digest_is_of_everything_but_length_seed_and_fields_added_later(experiment: SafetyExperiment):
     settings = SafetyRun(experiment, "sdpo", 0, Path()).settings()
-    digest = settings_digest(settings)
-    assert settings_digest(settings.model_copy(update={"iterations": 99, "seed": 7})) == digest
-    assert settings_digest(settings.model_copy(update={"lane": 1})) != digest
+    digest = hash_settings(settings)
+    assert hash_settings(settings.model_copy(update={"iterations": 99, "seed": 7})) == digest
+    assert hash_settings(settings.model_copy(update={"lane": 1})) != digest
     written = settings.model_dump(mode="json")
     del written["algorithm"]["backup"]
-    assert settings_digest(TrainSettings.model_validate(written)) == digest
+    assert hash_settings(TrainSettings.model_validate(written)) == digest

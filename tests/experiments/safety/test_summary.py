@@ -18,9 +18,8 @@ from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment, WorldSettings
 from portfolio_sdpo.experiments.safety.figures import Curve, draw_safety, make_safety_figures
 from portfolio_sdpo.experiments.safety.report import render_safety
-from portfolio_sdpo.experiments.safety.runs import safety_runs
 from portfolio_sdpo.experiments.safety.standings import StandingRisk, find_standing
-from portfolio_sdpo.experiments.safety.study import SafetyStudy
+from portfolio_sdpo.experiments.safety.study import SafetyStudy, list_safety_runs
 from portfolio_sdpo.experiments.safety.summary import summarise_safety
 
 from .safety_toys import TWO, make_up, toy, write_log
@@ -102,7 +101,7 @@ def test_only_some_runs(experiment: SafetyExperiment, made_up: Path):
 
 def test_unfinished_failed_and_outdated_runs_are_named(experiment: SafetyExperiment, made_up: Path):
     os.remove(made_up / "sdpo-1" / "final.json")
-    (run,) = (run for run in safety_runs(experiment, made_up) if run.name == "ppo-1")
+    (run,) = (run for run in list_safety_runs(experiment, made_up) if run.name == "ppo-1")
     run.record_failure(RunError("it fell over."))
     config = json.loads((made_up / "sdpo-0" / "config.json").read_text())
     config["settings"]["algorithm"]["clip"] = 0.3
@@ -170,7 +169,7 @@ def test_two_constraints_fit_on_the_page_and_have_no_public_figures(tmp_path: Pa
     experiment = SAFETY_EXPERIMENTS["safety-c"].with_changes(seeds=(0, 1, 2))
     row = {"episode_return": 12.34, "total_steps": 3e4, "risk_empirical_0": 123.45, "batch_vases": 1e5}
     rows = [row | {"risk_empirical_1": 0.56, "batch_hazards": 17.0}]
-    make_up(experiment, tmp_path, {run.name: rows for run in safety_runs(experiment, tmp_path)}, rate=1234.0)
+    make_up(experiment, tmp_path, {run.name: rows for run in list_safety_runs(experiment, tmp_path)}, rate=1234.0)
     summary = summarise_safety(experiment, tmp_path)
     assert summary.public == ()
     page = rendered(render_safety(summary))

@@ -13,11 +13,11 @@ from rich.console import Console
 from portfolio_sdpo.errors import RunError, SettingsError
 from portfolio_sdpo.experiments.paper.claims import QUESTION_D
 from portfolio_sdpo.experiments.paper.verdicts import judge
-from portfolio_sdpo.experiments.stocks import runs as stocks_runs
+from portfolio_sdpo.experiments.stocks import study as stocks_runs
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, STOCKS, StocksExperiment
 from portfolio_sdpo.experiments.stocks.figures import draw_stocks, make_stocks_figures
 from portfolio_sdpo.experiments.stocks.report import describe_stocks, render_stocks
-from portfolio_sdpo.experiments.stocks.runs import Tables, count_pending_runs, list_backtests, run_stocks
+from portfolio_sdpo.experiments.stocks.study import Tables, count_pending_runs, list_backtests, run_stocks
 from portfolio_sdpo.experiments.stocks.summary import (
     MeanInterval,
     StocksSummary,

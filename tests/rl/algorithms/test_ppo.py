@@ -247,7 +247,9 @@ def test_a_critic_judges_a_rollout_before_or_after_it_has_learnt_it(fit_first):
         episode=state,
         step=torch.zeros(count, dtype=torch.int64),
     )
-    critic = CriticSettings(kind="mean", hidden=(64,), learning_rate=0.05, epochs=200, averaging=0, fit_first=fit_first)
+    critic = CriticSettings(
+        kind="mean", hidden=(64,), learning_rate=0.05, epochs=200, minibatches=1, averaging=0, fit_first=fit_first
+    )
     torch.manual_seed(0)
     learner = Ppo(PpoSettings(critic=critic), Problem(), codec, spaces.Discrete(2))
     advantage = assess(learner, rollout, torch.Generator().manual_seed(0)).objective.advantage

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
+from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.backup import verify_registry
+from portfolio_sdpo_app.api.config import ServeSettings
+from portfolio_sdpo_app.api.errors import ProblemError
+from portfolio_sdpo_app.api.services.auditor import Auditor
+from portfolio_sdpo_app.api.services.shadow import Shadow
 
-from ..helpers import problem, save_snapshot
+from ..helpers import ANY_AGE, problem, save_snapshot
 
 
 def await_shadow(running: Any, day: str) -> dict[str, Any]:
@@ -42,6 +50,39 @@ def test_a_challenger_beside_the_champion(serve: Callable[..., Any], champion: C
     assert {str(row.as_of) for row in shadows} == {"2021-06-30", "2021-07-01"}
     assert {str(row.as_of): dict(row.weights) for row in shadows}["2021-07-01"] == told["weights"]
     assert verify_registry(registry).sound
+
+
+def test_its_prices_age_with_the_exchange(registry: Registry, champion: Callable[..., str]):
+    model_id = champion()  # knows prices up to Thursday 2021-10-14
+    now = datetime(2021, 10, 16, 3, tzinfo=UTC)  # Friday evening in New York
+    settings = ServeSettings(max_age_sessions=5, shadow=model_id)
+    shadow = Shadow(registry, settings, Auditor(registry), lambda: now)
+    shadow.refresh()
+    assert shadow.get_answer().content.data.age_sessions == 0  # type: ignore[union-attr]
+    now = datetime(2021, 10, 16, 5, tzinfo=UTC)  # the same date in UTC; Friday is over
+    shadow.refresh()
+    assert shadow.get_answer().content.data.age_sessions == 1  # type: ignore[union-attr]
+
+
+def test_it_recovers_from_what_passes(
+    registry: Registry, champion: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("portfolio_sdpo_app.api.services.shadow.RETRY", 0.1)
+    model_id = champion()
+    shadow = Shadow(registry, ServeSettings(max_age_sessions=ANY_AGE, shadow=model_id), Auditor(registry))
+    load = type(registry).load_agent
+
+    def fail(*_: Any) -> None:
+        raise SettingsError("Too many files are open.")
+
+    monkeypatch.setattr(type(registry), "load_agent", fail)
+    shadow.refresh()
+    with pytest.raises(ProblemError, match="Too many files"):
+        shadow.get_answer()
+    monkeypatch.setattr(type(registry), "load_agent", load)
+    time.sleep(0.15)
+    shadow.refresh()
+    assert shadow.get_answer().content.model.id == model_id  # type: ignore[union-attr]
 
 
 def test_without_one_there_is_nothing_to_compare(serve: Callable[..., Any], champion: Callable[..., str]):

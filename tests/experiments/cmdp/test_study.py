@@ -10,9 +10,9 @@ import pytest
 
 from portfolio_sdpo.envs import random_cmdp
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.cmdp import runs as runner
+from portfolio_sdpo.experiments.cmdp import study as runner
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment, SafeStart
-from portfolio_sdpo.experiments.cmdp.runs import CmdpRun, cmdp_runs, digest, run_cmdp
+from portfolio_sdpo.experiments.cmdp.study import CmdpRun, digest, list_cmdp_runs, run_cmdp
 from portfolio_sdpo.experiments.cmdp.summary import summarise_cmdp
 from portfolio_sdpo.experiments.engine.folders import read_json
 from portfolio_sdpo.experiments.engine.grid import Outcome
@@ -158,7 +158,7 @@ def test_a_start_that_lost_its_checkpoints_is_made_again(tiny: CmdpExperiment, t
     before = (tmp_path / "start-11-0" / "checkpoint-0000001.safetensors").read_bytes()
     for path in (tmp_path / "start-11-0").glob("checkpoint-*"):
         path.unlink()
-    case = cmdp_runs(grid, tmp_path)[0]
+    case = list_cmdp_runs(grid, tmp_path)[0]
     with pytest.raises(RunError, match=r"start-11-0 has no checkpoint: run the experiment again"):
         case.settings(grid.cmdp.draw(11))
     assert statuses(run_cmdp(grid, root=tmp_path)) == {
@@ -199,8 +199,8 @@ def test_phase_one_that_finds_nothing_says_how_near_it_came(tiny: CmdpExperiment
 
 
 def test_cases_are_ordered_seed_by_seed(tiny: CmdpExperiment, tmp_path: Path):
-    assert [case.name for case in cmdp_runs(tiny, tmp_path)] == RUNS
-    assert all(isinstance(case, CmdpRun) and case.start is None for case in cmdp_runs(tiny, tmp_path))
+    assert [case.name for case in list_cmdp_runs(tiny, tmp_path)] == RUNS
+    assert all(isinstance(case, CmdpRun) and case.start is None for case in list_cmdp_runs(tiny, tmp_path))
 
 
 def test_the_digest_of_a_cmdp_tells_horizons_and_costs_apart():

@@ -9,9 +9,9 @@ import torch
 
 from portfolio_sdpo.errors import EnvironmentFault, MissingExtraError
 from portfolio_sdpo.experiments.engine.folders import read_json
-from portfolio_sdpo.experiments.safety import runs as module
+from portfolio_sdpo.experiments.safety import study as module
 from portfolio_sdpo.experiments.safety.experiment import TASKS, BarrierSettings, SafetyExperiment, WorldSettings
-from portfolio_sdpo.experiments.safety.runs import SafetyRun, gauge, run_safety, safety_runs, train_safety
+from portfolio_sdpo.experiments.safety.study import SafetyRun, gauge, list_safety_runs, run_safety, train_safety
 from portfolio_sdpo.rl import Rollout
 from portfolio_sdpo.rl.metrics import read_config, read_rows
 
@@ -153,14 +153,14 @@ def missing(count, world):
 
 def test_a_suite_that_is_missing_is_one_sentence(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(module, "_make_worlds", missing)
-    (run,) = safety_runs(toy().with_changes(algorithms=("ppo",)), tmp_path)
+    (run,) = list_safety_runs(toy().with_changes(algorithms=("ppo",)), tmp_path)
     with pytest.raises(MissingExtraError, match=r"^install it\.$"):
         train_safety(run)
 
 
 def test_runs_are_ordered_seed_by_seed(tmp_path: Path):
     experiment = toy(seeds=(3, 5)).with_changes(algorithms=("ppo", "sdpo"))
-    assert [run.name for run in safety_runs(experiment, tmp_path)] == ["ppo-3", "sdpo-3", "ppo-5", "sdpo-5"]
+    assert [run.name for run in list_safety_runs(experiment, tmp_path)] == ["ppo-3", "sdpo-3", "ppo-5", "sdpo-5"]
 
 
 def test_the_gauge_reads_plain_sums_off_whole_episodes():
