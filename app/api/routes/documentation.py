@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse
 
 from portfolio_sdpo import __version__
 
-from ..deps import PublicAccess
+from ..deps import PublicAccess, ScopedRoute
 
 STYLE = """
 :root { color-scheme: light dark; --line: light-dark(#d7dce0, #39424a); --soft: light-dark(#f3f5f7, #1f262d); }
@@ -28,7 +28,7 @@ table { border-collapse: collapse; } td, th { text-align: left; padding: .2rem 1
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY = f"default-src 'none'; frame-ancestors 'none'; style-src 'sha256-{_STYLE_HASH}'"
 
-router = APIRouter(tags=["documentation"])
+router = APIRouter(route_class=ScopedRoute, tags=["documentation"])
 
 
 @router.get("/")
