@@ -19,6 +19,8 @@ from ..deps import PublicAccess, ScopedRoute
 
 STYLE = """
 :root { color-scheme: light dark; --line: light-dark(#d7dce0, #39424a); --soft: light-dark(#f3f5f7, #1f262d); }
+body { background: light-dark(#ffffff, #12161a); color: light-dark(#1d2329, #e7ebee); }
+a { color: light-dark(#0062a3, #7fc4f2); }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 section { border-top: 1px solid var(--line); margin-top: 1.5rem; }
 h2 { font: 600 1.05rem/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }

@@ -21,8 +21,6 @@ from .conftest import at_home
 AXE = gzip.decompress((Path(__file__).parent / "axe.min.js.gz").read_bytes()).decode()
 PAGES = ("live", "backtest", "compare", "run", "data", "training")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-OF_STREAMLIT: dict[str, str] = {}
-"""Rules that elements of Streamlit itself break, which no page can mend: their selectors by rule."""
 
 
 def find_faults(page: Any) -> list[str]:
@@ -44,6 +42,8 @@ def find_faults(page: Any) -> list[str]:
 def test_no_serious_fault(visit: Callable, filled: str, name: str, width: str, scheme: str):
     visitor = visit(width, scheme)
     page = visitor.open(filled, name)
+    # What is not drawn yet cannot be at fault.
+    page.wait_for_function("() => !document.querySelector('#root [data-testid=stSkeleton]')")
     visitor.keep(f"axe-{name}-{width}-{scheme}")
     assert find_faults(page) == []
 
