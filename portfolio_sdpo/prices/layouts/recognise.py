@@ -173,7 +173,11 @@ def _leave_out_fields(columns: Candidate) -> tuple[Candidate, tuple[str, ...]]:
         return columns, ()
     left_out = [name for name in columns.tickers if is_field(name)]
     if not keep:
-        raise LayoutError("there is no column of prices beside the dates.")
+        way = spell_option("per-ticker", price=left_out[0])
+        raise LayoutError(
+            f"there is no column of prices among {join_names(left_out)}; if one of them holds prices, name it as in "
+            f"{way}."
+        )
     return (
         Candidate(columns.name, tuple(columns.columns[i] for i in keep), tuple(columns.tickers[i] for i in keep)),
         (f"Left out {join_names(left_out)}: the name is that of a field and not of a security.",),

@@ -21,13 +21,12 @@ from portfolio_sdpo.prices.layouts.column_names import (
     find_owner,
     is_field,
     is_index_name,
-    is_indicator,
     is_quote,
-    is_rate,
     looks_like_ticker,
     may_be_ticker,
     normalise_name,
 )
+from portfolio_sdpo.prices.layouts.indicator_names import is_indicator, is_rate
 from portfolio_sdpo.prices.layouts.numbers import parse_number
 from portfolio_sdpo.prices.layouts.options import spell_option
 from portfolio_sdpo.prices.layouts.plan import Plan

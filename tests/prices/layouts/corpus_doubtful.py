@@ -54,8 +54,8 @@ def doubtful(name: str, one: str, other: str, refusal: str, wide_too: bool) -> C
 
 CASES = [
     # Two prices of one security
-    doubtful("two fixings of a day", "usd_am", "usd_pm", "'usd_am' and 'usd_pm' hardly differ in any row", True),
-    doubtful("names in Hindi", "समापन", "शुरुआत", "hardly differ in any row, like two prices of one security", True),
+    doubtful("two fixings of a day", "usd_am", "usd_pm", "'usd_am' and 'usd_pm' move as one in every row", True),
+    doubtful("names in Hindi", "समापन", "शुरुआत", "move as one in every row, like two prices of one security", True),
     doubtful("bid and ask", "Bid", "Ask", "the prices are quotes", False),
     doubtful("prices to buy and to sell", "Buy", "Sell", "the prices are quotes", False),
     Case("two share classes", rows("Date,GOOG,GOOGL", lambda d, k: f"{d},{AAPL[k][CLOSE]},{AAPL[k][OPEN]}"), "g.csv", {"GOOG": closes(), "GOOGL": OPENS}),
@@ -78,6 +78,21 @@ CASES = [
          ways={"--layout wide": {"AAPL_O": OPENS, "AAPL_C": closes()}}),
     Case("fields of one capital letter", rows("Date,O,H,L,C", lambda d, k: f"{d},{ohlcv(k).rpartition(',')[0]}"), refusal="'C' may be the price of one security or a ticker",
          ways={"--layout per-ticker:price=C": ONE, "--layout wide": {"O": OPENS, "H": closes(which=HIGH), "L": closes(which=LOW), "C": closes()}}),
+    *(Case(f"two columns of one security under words of no table, {one}", rows(f"Date,{one},{other}", lambda d, k: f"{d},{AAPL[k][CLOSE]},{AAPL[k][CLOSE] * 1.05:.4f}"), refusal="move as one in every row",
+           ways={spell_option("per-ticker", price=one): ONE, spell_option("per-ticker", price=other): {"AAPL": [round(p * 1.05, 4) for p in closes()]},
+                 "--layout wide": {one: closes(), other: [round(p * 1.05, 4) for p in closes()]}}) for one, other in (("Hinta", "Merkintä"), ("kaina", "pirkimas"))),
+    Case("a fund's prices to give back and to issue", rows("Datum;Rücknahmepreis;Ausgabepreis", lambda d, k: f"{d:%d.%m.%Y};{german(AAPL[k][CLOSE])};{german(1.05 * AAPL[k][CLOSE])}"), expected=ONE),
+    Case("a fund in Chinese", rows("净值日期,单位净值,累计净值,日增长率", lambda d, k: f"{d},{AAPL[k][CLOSE]},{AAPL[k][OPEN]},0.1"), expected=ONE),
+    Case("words between the words of a field", rows("Date;Cours de clôture;Cours d'ouverture", lambda d, k: f"{d:%d/%m/%Y};{german(AAPL[k][CLOSE])};{german(AAPL[k][OPEN])}"), expected=ONE),
+    Case("Mexico", rows("Fecha,Precio de apertura,Precio máximo,Precio mínimo,Último precio,Volumen", lambda d, k: f"{d},{','.join(str(AAPL[k][p]) for p in (OPEN, HIGH, LOW, CLOSE, VOLUME))}"), expected=ONE),
+    Case("Milan", rows("Data;Prezzo Rif.;Prezzo ufficiale;Quantità", lambda d, k: f"{d:%d/%m/%Y};{german(AAPL[k][CLOSE])};{german(AAPL[k][OPEN])};{AAPL[k][VOLUME]}"), expected=ONE),
+    Case("Istanbul", rows("Tarih,Kapanış(TL),Min(TL),Max(TL),AOF(TL),Hacim(TL)", lambda d, k: f"{d:%d-%m-%Y},{AAPL[k][CLOSE]},{AAPL[k][LOW]},{AAPL[k][HIGH]},{AAPL[k][OPEN]},1e9"), expected=ONE),
+    Case("adjusted and raw behind tickers", rows("Date,AAPL_adj,AAPL_raw,MSFT_adj,MSFT_raw", lambda d, k: f"{d},{both(k, (CLOSE, OPEN))}"), "f.csv", TWO),
+    Case("TradingView, one chart over another", rows('time,close,"MSFT, NASDAQ: close"', lambda d, k: f"{d},{both(k, (CLOSE,))}"), refusal="'close' says of no security that it is its price, and others do",
+         ways={"--layout per-ticker:price=close": ONE, "--layout fields": {"MSFT, NASDAQ": closes("MSFT")}}),
+    Case("indices by name", rows("Index Name,Date,Close", lambda d, k: f"NIFTY 50,{d:%d %b %Y},{AAPL[k][CLOSE]}"), "n.csv", {"NIFTY 50": closes()}),
+    Case("the Swedish central bank", rows("Period;Serie;Värde", lambda d, k: f"{d};SEKEURPMI;{german(AAPL[k][CLOSE], 4)}"), "n.csv", {"SEKEURPMI": closes()}),
+    Case("Capital IQ", "Apple Inc. (NasdaqGS:AAPL) > Share Pricing\n\n" + rows("Dates,NasdaqGS:AAPL", lambda d, k: f'"{d:%b-%d-%Y}",{AAPL[k][CLOSE]}'), "n.csv", {"NasdaqGS:AAPL": closes()}),
     # Rows and columns that only count, or hold something else
     Case("every row ends with a separator", rows("Date,AAPL,MSFT", lambda d, k: f"{d},{both(k, (CLOSE,))},"), "w.csv", TWO),
     *(Case(f"a counter called {name}", rows(f"{name},Date,AAPL,MSFT", lambda d, k: f"{k + 7},{d},{both(k, (CLOSE,))}"), "w.csv", TWO) for name in ("id", "row", "No", "row_id", "seq")),
