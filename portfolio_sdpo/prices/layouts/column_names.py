@@ -199,7 +199,8 @@ def split_unit(name: str) -> tuple[str, str] | None:
     >>> split_unit("priceUsd"), split_unit("SAP (EUR)"), split_unit("EUR USD"), split_unit("AAPL")
     (('price', 'USD'), ('SAP', 'EUR'), None, None)
     """
-    match = _UNIT_BEHIND.fullmatch(name)
+    ends = name[-1:] in _CLOSING or name[-3:].upper() in CURRENCIES or name[-4:].upper() in CURRENCIES
+    match = _UNIT_BEHIND.fullmatch(name) if ends else None  # few names end so, and the search is slow
     if match is None or match["name"] in CURRENCIES:
         return None
     code = match["bracket"] or match["word"] or (match["lower"] or match["camel"]).upper()
