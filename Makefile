@@ -21,7 +21,7 @@ help: ## list what can be made
 
 setup: $(INSTALLED) ## create .venv and install the package with its pinned dependencies
 
-demo: $(INSTALLED) ## backtest SDPO and PPO on a quarter of 2019 and show the results
+demo: $(INSTALLED) ## backtest SDPO and PPO through the crash of 2020, in one to three minutes
 	$(BIN)/portfolio-sdpo demo
 
 dashboard: $(INSTALLED) ## show weights, backtests and training on http://127.0.0.1:8501

@@ -21,7 +21,7 @@ from .config import ServeSettings
 from .deps import DeclaredAccess, Services, list_access
 from .errors import Problem, add_error_handlers, document_problems
 from .middleware import RequestMiddleware
-from .routes import audit, backtests, models, orders, retraining, status, weights
+from .routes import audit, backtests, documentation, models, orders, retraining, status, weights
 
 ROOT = "/api/v1"
 ROUTERS = (
@@ -56,7 +56,7 @@ def create_app(settings: ServeSettings, registry: Registry) -> ASGIApp:
         version=__version__,
         summary="Weights of an allocation policy that respects a risk limit.",
         openapi_url=f"{ROOT}/openapi.json",
-        # Swagger's and ReDoc's pages would load scripts from the internet.
+        # Swagger's and ReDoc's pages would load scripts from the internet; `documentation` has one without any.
         docs_url=None,
         redoc_url=None,
         # A redirect would name the host of the request, and by http where a proxy terminates TLS.
@@ -69,6 +69,7 @@ def create_app(settings: ServeSettings, registry: Registry) -> ASGIApp:
         app.include_router(router, prefix=ROOT, responses=document_problems(401, 403, 429))
     # Also without the prefix, where orchestrators look by default.
     app.include_router(status.router, include_in_schema=False)
+    app.include_router(documentation.router, include_in_schema=False)
     access = list_all_access(app)
     app.openapi = lambda: _make_openapi(app, access)  # type: ignore[method-assign]
     return RequestMiddleware(app, services, access)

@@ -235,7 +235,10 @@ def _body_too_large(max_bytes: int) -> ProblemError:
 
 
 def _add_headers(headers: Iterable[tuple[bytes, bytes]], request_id: str) -> list[tuple[bytes, bytes]]:
-    complete = [*headers, *SECURITY_HEADERS, (b"x-request-id", request_id.encode())]
+    complete = [*headers, (b"x-request-id", request_id.encode())]
+    # The page of the documentation has a policy of its own, since it has a style.
+    given = {name for name, _ in complete}
+    complete += [header for header in SECURITY_HEADERS if header[0] not in given]
     if not any(name == b"cache-control" for name, _ in complete):
         complete.append((b"cache-control", b"no-store"))
     return complete

@@ -26,7 +26,7 @@ SETTINGS: dict[str, str | bool | int] = {
     "theme.light.primaryColor": "#0072B2",
     "theme.light.backgroundColor": "#ffffff",
     "theme.light.textColor": "#1d2329",
-    "theme.dark.primaryColor": "#1f7fbd",
+    "theme.dark.primaryColor": "#1d7ab6",
     "theme.dark.backgroundColor": "#12161a",
     "theme.dark.secondaryBackgroundColor": "#1f262d",
     "theme.dark.textColor": "#e7ebee",

@@ -27,6 +27,8 @@ _FITTED = """
 .sdpo .card .figure.words { font-size: 1.05rem; line-height: 1.93; overflow-wrap: anywhere; }
 .sdpo details { margin-top: 0; }
 .sdpo .nobr { white-space: nowrap; }
+/* Streamlit's own grey is 4.3:1 on white, and text of this size needs 4.5:1. */
+[data-testid=stCaptionContainer], [data-testid=stCaptionContainer] p { color: light-dark(#5f6b76, #9aa6b1) !important; }
 /* All that is chosen can be seen, on as many lines as it takes. */
 [data-testid=stMultiSelectTagsContainer] { flex-wrap: wrap !important; mask-image: none !important;
   -webkit-mask-image: none !important; height: auto !important; max-height: 9.5rem; overflow: hidden auto !important;

@@ -125,7 +125,7 @@ def test_every_route_declares_its_scope(registry: Registry):
     app: Any = create_app(ServeSettings(), registry)
     found = {(each.path, each.scope) for each in list_all_access(app.app)}
     assert {path for path, scope in found if scope is None} == {
-        "/health", "/ready", "/api/v1/health", "/api/v1/ready"
+        "/", "/docs", "/health", "/ready", "/api/v1/health", "/api/v1/ready"
     }  # fmt: skip
     assert {path for path, scope in found if scope == "train"} == {"/api/v1/retrain"}
     assert len([path for path, scope in found if scope == "read"]) == 12

@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 
+from portfolio_sdpo.registry import Registry
+
+from ..api.helpers import serving
+from .conftest import at_home
+
 AXE = gzip.decompress((Path(__file__).parent / "axe.min.js.gz").read_bytes()).decode()
 PAGES = ("live", "backtest", "compare", "run", "data", "training")
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-OF_STREAMLIT: dict[str, str] = {}
-"""Rules that elements of Streamlit itself break, which no page can mend: their selectors by rule."""
 
 
 def find_faults(page: Any) -> list[str]:
@@ -39,8 +42,23 @@ def find_faults(page: Any) -> list[str]:
 def test_no_serious_fault(visit: Callable, filled: str, name: str, width: str, scheme: str):
     visitor = visit(width, scheme)
     page = visitor.open(filled, name)
+    # What is not drawn yet cannot be at fault.
+    page.wait_for_function("() => !document.querySelector('#root [data-testid=stSkeleton]')")
     visitor.keep(f"axe-{name}-{width}-{scheme}")
     assert find_faults(page) == []
+
+
+def test_the_documentation_of_the_service(visit: Callable, filled_home: Path):
+    """Its style is the one that its policy allows, nothing is wider than a phone, and axe-core finds no fault."""
+    with at_home(filled_home), Registry.open() as registry, serving(registry) as service:
+        visitor = visit("phone", "dark")
+        page = visitor.page
+        page.goto(str(service.http.base_url).removesuffix("/api/v1/") + "/docs")
+        assert page.evaluate("() => getComputedStyle(document.querySelector('h2')).fontWeight") == "600"
+        wide, window = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
+        page.screenshot(path=visitor.screenshots / "docs-phone-dark.png")
+        assert wide <= window and find_faults(page) == []
+        visitor.faults = [fault for fault in visitor.faults if "favicon.ico" not in fault]
 
 
 def test_a_fault_would_be_found(visit: Callable, filled: str):
