@@ -42,6 +42,8 @@ RAW = (
     *_ENGLISH_RAW, *_FOREIGN_RAW, "收盘", "收盘价", "收盤", "收盤價", "单位净值", "基準価額", "基準価額円",
     "終値", "종가",
 )  # fmt: skip
+WORTH = ("value", "valor", "wert", "valeur")
+"""Prices where nothing speaks against it; holdings and kinds of stocks (`US Value`) are called so, too."""
 UNADJUSTED = ("closeunadj", "unadjustedclose", "unadjclose", "rawclose", "uclose")
 """Closes as they were traded, where `Close` is adjusted for splits."""
 PRICE = ADJUSTED + RAW

@@ -17,6 +17,7 @@ from portfolio_sdpo.prices.layouts.column_names import (
     TICKER,
     WEAK_DATE,
     WEAK_TICKER,
+    WORTH,
     find_columns,
     has_no_name,
     is_field,
@@ -134,7 +135,9 @@ def _layout(table: RawTable, date: int, options: LayoutOptions) -> str:
     certain = [name for name in (*fields, *prices) if not may_be_ticker(name)]
     if prices and (not others or certain or (fields and len(fields) == len(others))):
         if options.price is None and all(map(may_be_ticker, fields)):
-            refuse_price_beside_tickers(prices[0], _find_ticker_columns(table, date))
+            others = [name for name in names if not is_field(name) and name not in parts and name != prices[0]]
+            kinds = others if normalise_name(prices[0]) in WORTH and len(others) > 1 else []
+            refuse_price_beside_tickers(prices[0], kinds or _find_ticker_columns(table, date))
         if "closelast" in normalised:
             return "nasdaq"
         if splits_by_security(names, parts) and not is_of_one_security(bare):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import (
     CURRENCIES,
+    DATE,
     HIGH,
     LOW,
     NEVER_PRICES,
@@ -15,6 +16,8 @@ from portfolio_sdpo.prices.layouts.column_names import (
     PRICE,
     SIDES,
     VOLUME,
+    WEAK_DATE,
+    WORTH,
     find_columns,
     find_owner,
     is_field,
@@ -46,6 +49,9 @@ def split_names(names: Sequence[str], sides_are_tickers: bool = False) -> Parts:
     {}
     """
     found = {name: parts for name in names if (parts := split_security(name)) is not None and not is_indicator(name)}
+    whole = [name for name in names if name not in found and not (is_field(name) or is_index_name(name))]
+    if any(normalise_name(name) not in (*DATE, *WEAK_DATE) for name in whole):  # `US Value` beside `US Growth`
+        found = {name: parts for name, parts in found.items() if normalise_name(parts[1]) not in WORTH}
     certain = {name: parts for name, parts in found.items() if not is_field(name)}
     fields = {normalise_name(field) for _, field in certain.values()}
     return {

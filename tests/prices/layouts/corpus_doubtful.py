@@ -93,6 +93,10 @@ CASES = [
     Case("indices by name", rows("Index Name,Date,Close", lambda d, k: f"NIFTY 50,{d:%d %b %Y},{AAPL[k][CLOSE]}"), "n.csv", {"NIFTY 50": closes()}),
     Case("the Swedish central bank", rows("Period;Serie;Värde", lambda d, k: f"{d};SEKEURPMI;{german(AAPL[k][CLOSE], 4)}"), "n.csv", {"SEKEURPMI": closes()}),
     Case("Capital IQ", "Apple Inc. (NasdaqGS:AAPL) > Share Pricing\n\n" + rows("Dates,NasdaqGS:AAPL", lambda d, k: f'"{d:%b-%d-%Y}",{AAPL[k][CLOSE]}'), "n.csv", {"NasdaqGS:AAPL": closes()}),
+    Case("kinds of stocks, one called Value", rows("Date,Value,Momentum,Quality", lambda d, k: f"{d},{both(k, (CLOSE,))},{2 * AAPL[k][OPEN] + k}"), "k.csv", refusal="'Value' is the price of one security, and Momentum, Quality may be others",
+         ways={"--layout per-ticker:price=Value": {"k": closes()}, "--layout wide": {"Value": closes(), "Momentum": closes("MSFT"), "Quality": [2 * p + k for k, p in enumerate(OPENS)]}}),
+    Case("funds, one of which ends with Value", rows("Date,US Growth,US Value", lambda d, k: f"{d},{both(k, (CLOSE,))}"), "k.csv", {"US Growth": closes(), "US Value": closes("MSFT")}),
+    Case("values of tickers", rows("Date,AAPL_value,MSFT_value", lambda d, k: f"{d},{both(k, (CLOSE,))}"), "k.csv", TWO),
     # Rows and columns that only count, or hold something else
     Case("every row ends with a separator", rows("Date,AAPL,MSFT", lambda d, k: f"{d},{both(k, (CLOSE,))},"), "w.csv", TWO),
     *(Case(f"a counter called {name}", rows(f"{name},Date,AAPL,MSFT", lambda d, k: f"{k + 7},{d},{both(k, (CLOSE,))}"), "w.csv", TWO) for name in ("id", "row", "No", "row_id", "seq")),
