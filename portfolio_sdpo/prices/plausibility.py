@@ -117,7 +117,7 @@ def find_total(values: Values) -> int | None:
 
 
 def find_twins(values: Values, columns: Sequence[int]) -> tuple[int, int] | None:
-    """Two of the columns that stay close to each other in every row, as prices of one security do.
+    """Two of the columns that stay close to each other, or in one ratio, in every row: prices of one security.
 
     >>> prices = 100 + np.arange(20.0)[:, None]
     >>> find_twins(np.hstack([prices, 2 * prices, prices + 0.5]), (0, 1, 2))
@@ -128,8 +128,10 @@ def find_twins(values: Values, columns: Sequence[int]) -> tuple[int, int] | None
         pair = rows[:, [one, other]]
         pair = pair[(pair > 0).all(axis=1) & np.isfinite(pair).all(axis=1)]
         if len(pair) >= FEWEST_ROWS:
-            distance = np.abs(np.log(pair[:, 0] / pair[:, 1]))
-            if distance.max() < 0.1 and np.median(distance) < 0.02:
+            ratios = np.log(pair[:, 0] / pair[:, 1])
+            is_close = np.abs(ratios).max() < 0.1 and np.median(np.abs(ratios)) < 0.02
+            moves = np.log(pair[:, 0]).std()
+            if is_close or (moves > 0.005 and ratios.std() < 0.05 * moves):
                 return one, other
     return None
 

@@ -18,30 +18,39 @@ ADJUSTED = (
     "adjclose", "adjustedclose", "adjusted", "adjcp", "closeadj", "closeadjusted", "adjclosingprice", "adjprice",
     "adjustedprice", "adjustedclosingprice", "adjlast", "totalreturnindex",
     "schlusskursbereinigt", "bereinigterschlusskurs", "cierreajustado", "clotureajustee", "fechamentoajustado",
-    "chiusuraaggiustata", "totreturnindexgrossdvds", "adjustmentclose", "调整后收盘价", "調整後終値", "終値調整値",
+    "chiusuraaggiustata", "totreturnindexgrossdvds", "adjustmentclose", "adj",
+    "调整后收盘价", "調整後終値", "終値調整値",
 )  # fmt: skip
 _ENGLISH_RAW = (
     "close", "closelast", "closeprice", "closingprice", "settle", "last", "lastprice", "price", "pxlast", "prc",
     "prccd", "prccm", "dlyprc", "mthprc", "nav", "priceclose", "pxclose", "closepx", "tradeclose", "exchangerate",
     "fixing", "navps", "navpershare", "netassetvalue", "indexvalue", "indexlevel", "priceindex", "obsvalue", "trdprc1",
-    "cfclose", "cflast", "trpriceclose", "clspric", "lastpric", "rate", "px", "prices", "value",
+    "cfclose", "cflast", "trpriceclose", "clspric", "lastpric", "rate", "px", "prices", "raw", "value",
 )  # fmt: skip
 _FOREIGN_RAW = (  # German, Spanish, Portuguese, French, Italian, Dutch, Polish, Nordic, Turkish, Russian, Vietnamese
     "schluss", "schlusskurs", "kurs", "zuletzt", "cierre", "ultimo", "ultima", "precio", "fechamento", "preco",
     "cloture", "dernier", "fermeture", "cours", "chiusura", "prezzo", "slot", "slotkoers", "laatste", "koers",
     "zamkniecie", "kurszamkniecia", "ostatnio", "senaste", "stangning", "sidste", "clot", "son", "simdi", "kapanis",
     "цена", "закрытие", "dongcua", "valor", "wert", "valeur", "siste", "zaviraci", "zavirackurz", "zaroar", "κλεισιμο",
+    "coursdecloture", "preciocierre", "preciodecierre", "ultimoprecio", "cotizacion", "cotacao", "prezzorif",
+    "prezzodiriferimento", "prezzodichiusura", "precodefechamento", "valeurliquidative", "vl", "rucknahmepreis",
+    "varde",
 )  # fmt: skip
 CRSP = ("prc", "dlyprc", "mthprc")
 """Prices that are negative where they are averages of bid and ask."""
-RAW = (*_ENGLISH_RAW, *_FOREIGN_RAW, "收盘", "收盘价", "收盤", "收盤價", "終値", "종가")
+RAW = (
+    *_ENGLISH_RAW, *_FOREIGN_RAW, "收盘", "收盘价", "收盤", "收盤價", "单位净值", "基準価額", "基準価額円",
+    "終値", "종가",
+)  # fmt: skip
+WORTH = ("value", "valor", "wert", "valeur")
+"""Prices where nothing speaks against it; holdings and kinds of stocks (`US Value`) are called so, too."""
 UNADJUSTED = ("closeunadj", "unadjustedclose", "unadjclose", "rawclose", "uclose")
 """Closes as they were traded, where `Close` is adjusted for splits."""
 PRICE = ADJUSTED + RAW
 _FOREIGN_OPEN = (
     "erster", "eroffnung", "eroffnungskurs", "apertura", "abertura", "ouverture", "otwarcie", "kursotwarcia", "openen",
     "oppning", "oppen", "abning", "eroffn", "ouv", "acilis", "откр", "открытие", "mocua", "apning", "oteviraci",
-    "nyitoar", "ανοιγμα",
+    "preciodeapertura", "coursdouverture", "prezzodiapertura", "nyitoar", "ανοιγμα",
 )  # fmt: skip
 OPEN = (
     "open", "adjopen", "openprice", "openingprice", "priceopen", "pxopen", "opening", "openprc", "prcod", "opnpric",
@@ -49,7 +58,7 @@ OPEN = (
 )  # fmt: skip
 _FOREIGN_HIGH = (
     "hoch", "tageshoch", "hochst", "hochstkurs", "maximo", "maxima", "haut", "plushaut", "massimo", "najwyzszy",
-    "kursmax", "hoog", "hoogste", "hogst", "hoj", "yuksek", "макс", "максимум", "caonhat", "υψηλο",
+    "kursmax", "hoog", "hoogste", "hogst", "hoj", "yuksek", "макс", "максимум", "caonhat", "υψηλο", "preciomaximo",
 )  # fmt: skip
 HIGH = (
     "high", "adjhigh", "highprice", "pricehigh", "pxhigh", "dayhigh", "maximum", "max", "askhi", "prchd", "hghpric",
@@ -57,7 +66,7 @@ HIGH = (
 )  # fmt: skip
 _FOREIGN_LOW = (
     "tief", "tagestief", "tiefst", "tiefstkurs", "minimo", "minima", "bas", "plusbas", "najnizszy", "kursmin", "laag",
-    "laagste", "lagst", "lav", "dusuk", "мин", "минимум", "thapnhat", "χαμηλο",
+    "laagste", "lagst", "lav", "dusuk", "мин", "минимум", "thapnhat", "χαμηλο", "preciominimo",
 )  # fmt: skip
 LOW = (
     "low", "adjlow", "lowprice", "pricelow", "pxlow", "daylow", "minimum", "min", "bidlo", "prcld", "lwpric",
@@ -65,7 +74,7 @@ LOW = (
 )  # fmt: skip
 VOLUME = (
     "volume", "vol", "adjvolume", "volumen", "umsatz", "umsatze", "stuck", "stucke", "wolumen", "obrot", "obroty",
-    "volym", "omsatning", "omsetning", "omzet", "aantal", "cantidad", "quantidade", "quantite", "scambi",
+    "volym", "omsatning", "omsetning", "omzet", "aantal", "cantidad", "quantidade", "quantite", "quantita", "scambi",
     "controvalore",
     "turnover", "amount", "qty", "quantity", "tottrdqty", "tottrdval", "pxvolume", "volumeusd", "volumeusdt",
     "volumebtc", "volumeeth", "basevolume", "quotevolume", "quoteassetvolume", "takerbuybaseassetvolume",
@@ -79,7 +88,7 @@ RETURN = (
     "ret", "retx", "return", "returns", "dailyreturn", "logreturn", "pctchange", "change", "change%", "changepercent",
     "chg", "chg%", "%chg", "var", "var%", "variation", "variacao", "variazione", "verand", "verand%", "veranderung",
     "zmiana", "zmiana%", "fark%", "изм%", "variation%", "dlyret", "mthret", "涨跌幅", "涨跌额", "変化率%", "등락률",
-    "대비", "漲跌價差",
+    "대비", "漲跌價差", "日增长率",
 )  # fmt: skip
 OTHER = (
     "dividends", "dividend", "stocksplits", "splits", "capitalgains", "repaired", *UNADJUSTED, "exdividend",
@@ -92,7 +101,9 @@ OTHER = (
     "pricetoearnings", "dividendyield", "yield", "earnings", "eps", "beta", "sentiment", "sentimentscore", "score",
     "weight", "weights", "position", "signal", "volatility", "drawdown", "shares", "rank", "rating", "strike",
     "inverse", "inverserate", "actual", "predicted", "prediction", "forecast", "id", "row", "rowid", "rownumber",
-    "rownum", "no", "nr", "seq", "sequence", "obs", "recordid",
+    "rownum", "no", "nr", "seq", "sequence", "obs", "recordid", "ausgabepreis", "aof",
+    "累计净值", "純資産総額", "純資産総額百万円", "振幅", "换手率", "前收盘", "昨收", "均价", "总市值",
+    "流通市值", "市盈率",
 )  # fmt: skip
 NEVER_PRICES = frozenset(VOLUME + RETURN + OTHER)
 NOT_PRICES = frozenset(OPEN + HIGH + LOW) | NEVER_PRICES
@@ -102,7 +113,7 @@ TICKER = (
     "ticker", "tic", "symbol", "tickersymbol", "tckrsymb", "stock", "stocksymbol", "instrument", "tscode", "stockcode",
     "code", "security", "asset", "ric", "secid", "permno", "isin", "figi", "cusip", "sedol", "wkn", "pair",
     "currencypair", "country", "fund", "identifier", "actsymbol", "kod", "papier", "股票代码", "location", "refarea",
-    "schemecode", "name", "key", "gvkey",
+    "schemecode", "indexname", "serie", "seriesid", "seriescode", "name", "key", "gvkey",
 )  # fmt: skip
 WEAK_TICKER = ("name", "key")
 """Names of securities only where the column holds text or several numbers."""
@@ -112,7 +123,7 @@ DATE = (
     "dates", "unix", "unixtimestamp", "opentime", "unixtime", "epoch", "caldt", "pricedate", "asofdate",
     "observationdate", "windowstart", "snappedat", "timekey", "dlycaldt", "mthcaldt", "effectivedate", "asof",
     "gmttime", "localtime", "rptdt", "traddt", "bizdt", "date1", "tsevent", *_FOREIGN_DATE, "日期",
-    "交易日期", "日付", "日付け", "날짜", "일자",
+    "净值日期", "年月日", "交易日期", "日付", "日付け", "날짜", "일자",
 )  # fmt: skip
 FOREIGN = frozenset((*_FOREIGN_RAW, *_FOREIGN_OPEN, *_FOREIGN_HIGH, *_FOREIGN_LOW, *_FOREIGN_DATE))
 """Names in languages that write decimal commas; Chinese, Japanese and Korean write points."""
@@ -125,7 +136,8 @@ QUALIFIERS = frozenset((
     "total", "average", "avg", "mean", "typical", "weighted", "median", "middle", "previous", "prev", "prior", "base",
     "quote", "daily", "24h", "bar", "tick", "estimated", "theoretical", "reference", "settlement",
     "previousday", "totaltraded", "index", "takerbuy", "takerbuybase", "takerbuyquote", "adj", "adjusted",
-    "deliverable", "offer", "redemption", "repurchase", "sale", "purchase", "subscription",
+    "deliverable", "offer", "redemption", "repurchase", "sale", "purchase", "subscription", "rif", "riferimento",
+    "ufficiale", "oficial", "medio",
 ))  # fmt: skip
 """What makes another field of a field, and no security: `Typical Price`, `total_volume`."""
 CURRENCIES = frozenset((
@@ -135,7 +147,7 @@ CURRENCIES = frozenset((
 ))  # fmt: skip
 """What stands in brackets behind a field without being a security: `Close (USD)`."""
 
-_NO_SECURITY = frozenset(("date", "datum", "fecha", "time", "timestamp"))
+_NO_SECURITY = frozenset(("date", "datum", "fecha", "time", "timestamp", "de", "di", "du", "do", "of", "d"))
 _SHORT = 5
 """A name in capitals of at most so many letters may be a ticker even if it is in one of the tables: LOW, OPEN, BAS."""
 SIDES = ("bid", "ask", "mid", "offer", "buy", "sell")
@@ -144,22 +156,13 @@ _PUNCTUATION = re.compile(r"[^\w%]|_")
 _NAMELESS = re.compile(r"unnamed\d*(level\d+)?")
 _INDEX = re.compile(r"index|indexlevel\d+|level\d+")
 _LETTERS = str.maketrans({"ł": "l", "ß": "ss", "ø": "o", "đ": "d", "ı": "i"})
-_UNIT = re.compile(r"(?<=\S)\s*[(\[](" + "|".join(sorted(CURRENCIES)) + r"|c|%|US\$|Rs\.?|shares)[)\]]\s*")
+_UNIT = re.compile(r"(?<=\S)\s*[(\[](" + "|".join(sorted(CURRENCIES)) + r"|c|%|TL|US\$|Rs\.?|shares)[)\]]\s*")
 _CODES = "|".join(sorted(CURRENCIES))
 _UNIT_BEHIND = re.compile(
     rf"(?P<name>.*[^\W_])(?:\s*[(\[](?P<bracket>{_CODES})[)\]]|[ _](?P<word>{_CODES})"
     r"|_(?P<lower>usd|eur|gbp|jpy|chf|usdt)|(?<=[a-z])(?P<camel>Usd|USD|Eur|EUR|Gbp|GBP))"
 )
 """A currency behind a name: `Close (USD)`, `AAPL USD`, `price_usd`, `priceUsd`."""
-_INDICATOR = re.compile(
-    r"((close|price|adj)_)?(sma|ema|wma|dma|ma|rsi|macd|atr|cci|adx|dx|boll|bb|stoch|mom|roc|obv|vol|std|zscore)"
-    r"[ _.-]?\(?\d+\)?([_ ]\w+)?|close_\d+_(sma|ema)|(macd|boll|bb|stoch|kdj)_\w+|macd",
-    re.IGNORECASE,
-)
-_SHORT_INDICATOR = re.compile(r"[Ss]ma|[Ee]ma|[Ww]ma|[Rr]si|[Aa]tr|[Cc]ci|[Aa]dx|[Oo]bv|[Ss]toch")
-"""Written in capitals they are tickers."""
-_RATE = re.compile(r"(DGS|DTB|DFII|TB)\d+(MO|MS)?|DFF|FEDFUNDS|SOFR|EFFR|T\d+Y(\d+[YM]|IE|FF)\w*|MORTGAGE\d+US")
-"""Interest rates under the names of FRED."""
 _TUPLE = re.compile(r"\(\s*['\"].*['\"]\s*,\s*['\"].*['\"]\s*\)")
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+|[^\W_]")
 _SEPARATORS = "._-:|/,=>·"
@@ -198,7 +201,8 @@ def split_unit(name: str) -> tuple[str, str] | None:
     >>> split_unit("priceUsd"), split_unit("SAP (EUR)"), split_unit("EUR USD"), split_unit("AAPL")
     (('price', 'USD'), ('SAP', 'EUR'), None, None)
     """
-    match = _UNIT_BEHIND.fullmatch(name)
+    ends = name[-1:] in _CLOSING or name[-3:].upper() in CURRENCIES or name[-4:].upper() in CURRENCIES
+    match = _UNIT_BEHIND.fullmatch(name) if ends else None  # few names end so, and the search is slow
     if match is None or match["name"] in CURRENCIES:
         return None
     code = match["bracket"] or match["word"] or (match["lower"] or match["camel"]).upper()
@@ -228,20 +232,6 @@ def may_be_ticker(name: str) -> bool:
     return name == name.upper() and len(name) <= _SHORT and name.isascii()
 
 
-def is_indicator(name: str) -> bool:
-    """Whether the name is of something that is computed from prices.
-
-    >>> [is_indicator(name) for name in ("SMA_20", "rsi14", "close_30_sma", "MA", "AAPL")]
-    [True, True, True, False, False]
-    """
-    return _INDICATOR.fullmatch(name) is not None or _SHORT_INDICATOR.fullmatch(name) is not None
-
-
-def is_rate(name: str) -> bool:
-    """Whether the name is that of an interest rate or a spread in FRED's database, such as `DGS10`."""
-    return _RATE.fullmatch(name) is not None
-
-
 def looks_like_ticker(name: str) -> bool:
     """Whether an unknown name is written like a ticker: `AAPL`, `^GSPC`, `BRK.B`, `0700.HK`, and not `SMA20`."""
     return _TICKER_FORM.fullmatch(name) is not None
@@ -268,11 +258,18 @@ def is_field(name: str) -> bool:
     tokens = [match[0] for match in _TOKEN.finditer(name)]
     if len(tokens) > 1 and any(token.lower() == "date" and not may_be_ticker(token) for token in tokens):
         return True  # `Date Fraction`
-    # `Umsatz Stück` is made of two fields, `Settle Date` of a field and of what no security is called; `Close LOW` may
-    # be the close of LOW.
-    return len(tokens) > 1 and all(
-        (normalise_name(token) in FIELDS or normalise_name(token) in _NO_SECURITY) and not may_be_ticker(token)
-        for token in tokens
+    # `Umsatz Stück` is made of two fields, `Settle Date` of a field and of what no security is called.
+    return len(tokens) > 1 and _is_made_of_fields(name)
+
+
+def _is_made_of_fields(name: str) -> bool:
+    """Whether every word is a field, or what no security is called: `Cours de`; `Close LOW` may be the close of LOW."""
+    if normalise_name(name) in FIELDS or normalise_name(name) in _NO_SECURITY:
+        return True
+    words = [match[0] for match in _TOKEN.finditer(name)]
+    return bool(words) and all(
+        (normalise_name(word) in FIELDS or normalise_name(word) in _NO_SECURITY) and not may_be_ticker(word)
+        for word in words
     )
 
 
@@ -306,8 +303,7 @@ def split_security(name: str) -> tuple[str, str] | None:
             if normalise_name(field) not in FIELDS and not is_quote(field):
                 continue
             security = _trim(name[: run[0].start()], 1) if at_end else _trim(name[run[-1].end() :], 0)
-            word = normalise_name(security)
-            if security and ((word not in FIELDS and word not in _NO_SECURITY) or may_be_ticker(security)):
+            if security and (may_be_ticker(security) or not _is_made_of_fields(security)):
                 return None if _is_qualifier(security, field) else (security, field)
     return None
 

@@ -19,7 +19,7 @@ import pyarrow.csv
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import DATE, normalise_name
 from portfolio_sdpo.prices.layouts.dates import looks_like_dates
-from portfolio_sdpo.prices.layouts.headerless import name_bars
+from portfolio_sdpo.prices.layouts.headerless import begins_with_time, name_bars
 from portfolio_sdpo.prices.layouts.numbers import (
     NULLS,
     decide_decimal,
@@ -56,7 +56,8 @@ class CsvTable:
             remarks, start = _skip_remarks(content)
             self._separator, start, skipped = find_header(content, start)
             header = self._header(self._rows(start, 3))
-            bars = name_bars(self._rows(start, SAMPLE_ROWS)) if len(header) == 1 else None
+            bare = len(header) == 1 and begins_with_time(header[0])
+            bars = name_bars(self._rows(start, SAMPLE_ROWS)) if bare else None
             if bars is not None:
                 header = [bars]
                 notes.append(f"The file has no line of names; by their order and values the columns are {_join(bars)}.")

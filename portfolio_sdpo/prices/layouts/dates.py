@@ -47,7 +47,7 @@ _FORMS = {
         "Taiwan's year/MM/DD": r"(?P<year>1\d\d)[/.-](?P<month>\d\d)[/.-](?P<day>\d\d)",
         "DD/MM/YYYY or MM/DD/YYYY": r"(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\2(?P<year>\d{4}|\d\d)" + _TIME,
         "2 Jan 2020": rf"{_WEEKDAY}(?P<day>\d{{1,2}})\.?[-/ ]?(?:de )?{_MONTH}[-/, ]*(?:de )?{_YEAR}" + _TIME,
-        "Jan 2, 2020": rf"{_WEEKDAY}{_MONTH}[- ](?P<day>\d{{1,2}}),? (?P<year>\d{{4}})" + _TIME,
+        "Jan 2, 2020": rf"{_WEEKDAY}{_MONTH}[- ](?P<day>\d{{1,2}})(?:,? |-)(?P<year>\d{{4}})" + _TIME,
         "YYYY-MM": r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})",
         "Jan 2020": rf"{_MONTH}[-/, ]+(?P<year>\d{{4}})",
     }.items()

@@ -52,6 +52,11 @@ def name_bars(rows: Sequence[Sequence[Any]]) -> list[str] | None:
     return None
 
 
+def begins_with_time(row: Sequence[str]) -> bool:
+    """Whether a row begins like one of bars, and not like one of names."""
+    return any(_holds_times([cell]) for cell in row[:2])
+
+
 def _holds_times(cells: Sequence[str]) -> bool:
     return looks_like_dates(cells) or looks_like_epochs(cells)
 

@@ -80,7 +80,9 @@ def _find_rows(document: Any) -> list[list[Any]]:
 
 
 def _find_in_object(document: dict[Any, Any]) -> list[list[Any]]:
-    if isinstance(document.get("columns"), list) and isinstance(document.get("data"), list):
+    names = document.get("columns", document.get("column_names"))
+    if isinstance(names, list) and isinstance(document.get("data"), list):
+        document |= {"columns": [name.get("name") if isinstance(name, dict) else name for name in names]}
         index = document.get("index")
         rows = document["data"]
         if isinstance(index, list) and len(index) == len(rows):
@@ -94,6 +96,14 @@ def _find_in_object(document: dict[Any, Any]) -> list[list[Any]]:
         return [["timestamp", "price"], *([str(row[0]), *row[1:2]] for row in document["prices"])]
     if (rows := _find_vendor(document)) is not None:
         return rows
+    for key in ("dataset", "datatable", "history"):  # of Quandl, Nasdaq Data Link and the exchange in Moscow
+        if isinstance(inner := document.get(key), dict) and isinstance(inner.get("data"), list):
+            return _find_in_object(inner)
+    for each in (document, document.get("bars")):
+        if isinstance(each, dict) and all(isinstance(rows, list) and _are_records(rows) for rows in each.values()):
+            return _by_ticker(each)
+    if isinstance(document.get("rates"), dict) and all(isinstance(day, dict) for day in document["rates"].values()):
+        return _by_key(document["rates"])
     tables: list[Any] = [
         value for key, value in document.items() if isinstance(value, dict) and "time series" in str(key).lower()
     ]
@@ -115,6 +125,20 @@ def _find_in_object(document: dict[Any, Any]) -> list[list[Any]]:
         found, owner = inner_tables[0]
         return _with_ticker(_find_rows(found), owner)
     raise LayoutError(_NO_TABLE)
+
+
+def _are_records(rows: list[Any]) -> bool:
+    return bool(rows) and all(isinstance(row, dict) for row in rows)
+
+
+def _by_ticker(tables: dict[Any, list[dict[Any, Any]]]) -> list[list[Any]]:
+    """Records under the ticker that they are of; under `data` or the like they are of one that is not named."""
+    if len(tables) == 1 and not str(next(iter(tables))).isupper():
+        return _find_rows(next(iter(tables.values())))
+    return _records(
+        [{"ticker": ticker} | {_SHORT.get(key, key): value for key, value in row.items()}
+         for ticker, rows in tables.items() for row in rows]
+    )  # fmt: skip
 
 
 def _find_inner(document: dict[Any, Any], owner: Any, depth: int = 4) -> Iterator[tuple[list[Any], Any]]:

@@ -32,6 +32,7 @@ from portfolio_sdpo.prices.layouts.plan import Candidate, Plan
 from portfolio_sdpo.prices.layouts.raw_table import RawTable
 from portfolio_sdpo.prices.layouts.recognise import recognise
 from portfolio_sdpo.prices.layouts.refusals import refuse_series_of_one_name
+from portfolio_sdpo.prices.layouts.securities import split_names
 from portfolio_sdpo.prices.layouts.times import parse_times
 from portfolio_sdpo.prices.layouts.values import check_values
 from portfolio_sdpo.prices.prices import Adjustment, Prices, join_columns, to_wide
@@ -169,10 +170,12 @@ def _read_companions(
     unadjusted = find_columns(table.names, UNADJUSTED)
     if unadjusted and plan.layout not in ("wide", "fields", "yfinance-download"):
         columns["close"] = (unadjusted[0],)  # `Close` beside it is adjusted for splits
-    if plan.layout not in ("wide", "fields", "yfinance-download"):
-        for kind, words in _COMPANIONS.items():
-            for column in find_columns(table.names, words)[:1]:
-                columns[kind] = (column,)
+    for kind, words in _COMPANIONS.items():
+        if plan.layout in ("fields", "yfinance-download"):
+            owners = _find_fields(table, words)
+            columns |= {kind: tuple(owners[t] for t in used.tickers)} if set(used.tickers) <= owners.keys() else {}
+        elif plan.layout != "wide" and (found := find_columns(table.names, words)):
+            columns[kind] = (found[0],)
     companions = {}
     for kind, places in columns.items():
         try:
@@ -183,6 +186,15 @@ def _read_companions(
         if filled.any() and (kind == "close" or (numbers[filled] != 0).any()):
             companions[kind] = arrange(numbers)
     return companions
+
+
+def _find_fields(table: RawTable, words: Sequence[str]) -> dict[str, int]:
+    """The column of each ticker that is called by one of the words, in a header of tickers and fields."""
+    if table.tickers is None:
+        pairs = {table.names.index(name): parts for name, parts in split_names(table.names).items()}
+    else:
+        pairs = dict(enumerate(zip(table.tickers, table.names, strict=True)))
+    return {ticker: column for column, (ticker, field) in pairs.items() if normalise_name(field) in words}
 
 
 def _read_units(table: RawTable, plan: Plan, used: Candidate, frame: pd.DataFrame) -> dict[str, str]:

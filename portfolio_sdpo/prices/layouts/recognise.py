@@ -17,6 +17,7 @@ from portfolio_sdpo.prices.layouts.column_names import (
     TICKER,
     WEAK_DATE,
     WEAK_TICKER,
+    WORTH,
     find_columns,
     has_no_name,
     is_field,
@@ -134,7 +135,9 @@ def _layout(table: RawTable, date: int, options: LayoutOptions) -> str:
     certain = [name for name in (*fields, *prices) if not may_be_ticker(name)]
     if prices and (not others or certain or (fields and len(fields) == len(others))):
         if options.price is None and all(map(may_be_ticker, fields)):
-            refuse_price_beside_tickers(prices[0], _find_ticker_columns(table, date))
+            others = [name for name in names if not is_field(name) and name not in parts and name != prices[0]]
+            kinds = others if normalise_name(prices[0]) in WORTH and len(others) > 1 else []
+            refuse_price_beside_tickers(prices[0], kinds or _find_ticker_columns(table, date))
         if "closelast" in normalised:
             return "nasdaq"
         if splits_by_security(names, parts) and not is_of_one_security(bare):
@@ -173,7 +176,11 @@ def _leave_out_fields(columns: Candidate) -> tuple[Candidate, tuple[str, ...]]:
         return columns, ()
     left_out = [name for name in columns.tickers if is_field(name)]
     if not keep:
-        raise LayoutError("there is no column of prices beside the dates.")
+        way = spell_option("per-ticker", price=left_out[0])
+        raise LayoutError(
+            f"there is no column of prices among {join_names(left_out)}; if one of them holds prices, name it as in "
+            f"{way}."
+        )
     return (
         Candidate(columns.name, tuple(columns.columns[i] for i in keep), tuple(columns.tickers[i] for i in keep)),
         (f"Left out {join_names(left_out)}: the name is that of a field and not of a security.",),

@@ -18,16 +18,16 @@ from portfolio_sdpo.prices.layouts.column_names import (
     PRICE,
     SIDES,
     TICKER,
+    WORTH,
     find_owner,
     is_field,
     is_index_name,
-    is_indicator,
     is_quote,
-    is_rate,
     looks_like_ticker,
     may_be_ticker,
     normalise_name,
 )
+from portfolio_sdpo.prices.layouts.indicator_names import is_indicator, is_rate
 from portfolio_sdpo.prices.layouts.numbers import parse_number
 from portfolio_sdpo.prices.layouts.options import spell_option
 from portfolio_sdpo.prices.layouts.plan import Plan
@@ -35,7 +35,6 @@ from portfolio_sdpo.prices.layouts.raw_table import RawTable, cells_of
 
 _SHORT_FIELDS = ("o", "h", "l", "c", "v", "vw", "n")
 """What Polygon and others call open, high, low, close, volume, the average price and the number of trades."""
-_WORTH = ("value", "valor", "wert", "valeur")
 _AMOUNTS = ("quantity", "qty", "shares", "cantidad", "quantidade", "quantite", "aantal", "stuck", "stucke")
 _COPY = re.compile(r"(?P<name>.+)\.\d{1,2}")
 """What pandas makes of a name that is there already."""
@@ -78,7 +77,7 @@ def refuse_holdings(names: Sequence[str], price: str, ticker: str | None) -> Non
     """`Value` beside `Quantity`: what a position is worth, and no price."""
     amounts = [name for name in names if normalise_name(name) in _AMOUNTS]
     is_bar = any(normalise_name(name) in (*OPEN, *HIGH, *LOW) for name in names)
-    if amounts and normalise_name(price) in _WORTH and not is_bar:
+    if amounts and normalise_name(price) in WORTH and not is_bar:
         layout, options = ("per-ticker", {}) if ticker is None else ("long", {"ticker": ticker})
         raise LayoutError(
             f"{price!r} beside {amounts[0]!r} may be what a position is worth and not a price: add a column of prices, "

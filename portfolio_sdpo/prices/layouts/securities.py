@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import (
     CURRENCIES,
+    DATE,
     HIGH,
     LOW,
     NEVER_PRICES,
@@ -15,16 +16,18 @@ from portfolio_sdpo.prices.layouts.column_names import (
     PRICE,
     SIDES,
     VOLUME,
+    WEAK_DATE,
+    WORTH,
     find_columns,
     find_owner,
     is_field,
     is_index_name,
-    is_indicator,
     is_quote,
     may_be_ticker,
     normalise_name,
     split_security,
 )
+from portfolio_sdpo.prices.layouts.indicator_names import is_indicator
 from portfolio_sdpo.prices.layouts.options import LayoutOptions, spell_option
 from portfolio_sdpo.prices.layouts.plan import Candidate
 from portfolio_sdpo.prices.layouts.raw_table import RawTable
@@ -46,6 +49,9 @@ def split_names(names: Sequence[str], sides_are_tickers: bool = False) -> Parts:
     {}
     """
     found = {name: parts for name in names if (parts := split_security(name)) is not None and not is_indicator(name)}
+    whole = [name for name in names if name not in found and not (is_field(name) or is_index_name(name))]
+    if any(normalise_name(name) not in (*DATE, *WEAK_DATE) for name in whole):  # `US Value` beside `US Growth`
+        found = {name: parts for name, parts in found.items() if normalise_name(parts[1]) not in WORTH}
     certain = {name: parts for name, parts in found.items() if not is_field(name)}
     fields = {normalise_name(field) for _, field in certain.values()}
     return {
@@ -90,6 +96,8 @@ def assign_columns(table: RawTable, date: int, options: LayoutOptions) -> tuple[
     """One candidate per field of prices that every security has, the preferred one first; and notes."""
     columns: dict[str, dict[str, int]] = {}
     parts = split_names(table.names, sides_are_tickers=options.layout == "fields")
+    if options.layout is None:
+        _refuse_bare_price([name for column, name in enumerate(table.names) if column != date and name not in parts])
     securities = {security for security, _ in parts.values()}
     left_out = []
     for column, name in enumerate(table.names):
@@ -142,6 +150,17 @@ def assign_columns(table: RawTable, date: int, options: LayoutOptions) -> tuple[
     if left_out:
         notes.append(f"Left out {join_names(left_out)}: the name is not that of a field that is known.")
     return candidates, tuple(notes)
+
+
+def _refuse_bare_price(names: Sequence[str]) -> None:
+    """`close` beside `MSFT: close`: the price of the chart itself, whose security is not named."""
+    bare = [name for name in names if normalise_name(name) in PRICE and not may_be_ticker(name)]
+    if bare:
+        raise LayoutError(
+            f"{bare[0]!r} says of no security that it is its price, and others do: read it alone with "
+            f"{spell_option('per-ticker', price=bare[0])}, leave it out with --layout fields, or rename it, as in "
+            f"'AAPL.{bare[0]}'."
+        )
 
 
 def _refuse_unclear(unclear: Sequence[str], example: str, others: int) -> LayoutError:

@@ -66,10 +66,11 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
             f"{as_prices}."
         )
     unknown = [place for place, name in enumerate(frame.columns) if not looks_like_ticker(name)]
-    if plan.layout == "wide" and len(unknown) > 1 and (twins := find_twins(values, unknown)):
+    if plan.layout in ("wide", "fields") and len(unknown) > 1 and (twins := find_twins(values, unknown)):
         pair = [str(frame.columns[place]) for place in twins]
         ways = " or ".join(spell_option("per-ticker", price=name) for name in pair)
+        one = f"read one of them with {ways}" if plan.layout == "wide" else "keep one of them"
         raise LayoutError(
-            f"{pair[0]!r} and {pair[1]!r} hardly differ in any row, like two prices of one security: read one of them "
-            f"with {ways}, or all columns as tickers with {as_prices}."
+            f"{pair[0]!r} and {pair[1]!r} move as one in every row, like two prices of one security: {one}, or read "
+            f"all columns as tickers with {as_prices}."
         )

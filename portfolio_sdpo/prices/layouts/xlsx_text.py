@@ -46,9 +46,17 @@ def convert_xlsx(content: bytes) -> bytes:
     buffer = io.StringIO()
     # Lines above the table stay short, so that its header is found below them.
     begin = next(number for number, row in enumerate(rows) if len(row) == width)
+    if begin and _holds_securities(rows[begin - 1], width):
+        begin -= 1
     table = [[*row, *[""] * (width - len(row))] for row in rows[begin:]]
     csv.writer(buffer, lineterminator="\n").writerows([*rows[:begin], *table])
     return buffer.getvalue().encode()
+
+
+def _holds_securities(row: list[str], width: int) -> bool:
+    """Whether a row above the names has securities in merged cells, each above its columns, and no title or setting."""
+    filled = [cell for cell in row if cell]
+    return len(row) > 2 and 2 * len(row) >= width and 1 < len(filled) < len(row)
 
 
 def _check_size(content: bytes) -> None:

@@ -6,10 +6,12 @@ As in `corpus`, values are made up and layouts are real.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 
 import numpy as np
+import openpyxl
 
 from tests.prices.layouts.corpus import (
     AAPL,
@@ -37,6 +39,7 @@ from tests.prices.layouts.corpus import (
     utc,
 )
 
+EQUITIES = {"AAPL US Equity": closes(), "MSFT US Equity": closes("MSFT")}
 BITCOIN = {"BTCUSDT": closes()}
 ONE_ADJUSTED = {"AAPL": closes(which=ADJ)}
 
@@ -62,6 +65,15 @@ def between(header: str, line: Callable, odd: str) -> str:
 def candles() -> list[list]:
     """Time, open, high, low, close and volume, as ccxt, OKX and Bybit send them."""
     return [[utc(d, 1000), *b[:4], b[VOLUME]] for d, b in zip(DAYS, AAPL, strict=True)]
+
+
+def workbook(rows_of_cells: list[list]) -> bytes:
+    book = openpyxl.Workbook()
+    for row in rows_of_cells:
+        book.active.append(row)
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
 
 
 def by_field(separator: str) -> str:
@@ -128,6 +140,26 @@ CASES = [
          for d, b in zip(DAYS, AAPL, strict=True)]}), "f.json", ONE_ADJUSTED),
     Case("Marketstack", json.dumps({"pagination": {"limit": 100}, "data": [{"close": b[CLOSE], "adj_close": b[ADJ], "symbol": "AAPL", "date": f"{d}T00:00:00+0000"}
          for d, b in zip(DAYS, AAPL, strict=True)]}), "m.json", ONE_ADJUSTED),
+    Case("records under their tickers", json.dumps({t: [{"date": str(d), "close": b[k][CLOSE]} for k, d in enumerate(DAYS)] for t, b in BARS.items()}), "t.json", TWO),
+    Case("Alpaca, several tickers", json.dumps({"bars": {t: [{"t": f"{d}T05:00:00Z", "o": 1, "c": b[k][CLOSE], "v": 5} for k, d in enumerate(DAYS)] for t, b in BARS.items()},
+         "next_page_token": None}), "a.json", TWO),
+    Case("Frankfurter", json.dumps({"base": "EUR", "rates": {str(d): {"USD": AAPL[k][CLOSE], "GBP": MSFT[k][CLOSE]} for k, d in enumerate(DAYS)}}), "f.json",
+         {"USD": closes(), "GBP": closes("MSFT")}),
+    Case("Quandl, JSON", json.dumps({"dataset": {"dataset_code": "AAPL", "column_names": ["Date", "Open", "Close", "Adj. Close"], "data": [[str(d), b[OPEN], b[CLOSE], b[ADJ]]
+         for d, b in zip(DAYS, AAPL, strict=True)]}}), "AAPL.json", ONE_ADJUSTED),
+    Case("Nasdaq Data Link, JSON", json.dumps({"datatable": {"data": [["AAPL", str(d), b[CLOSE]] for d, b in zip(DAYS, AAPL, strict=True)],
+         "columns": [{"name": "ticker"}, {"name": "date"}, {"name": "close"}]}}), "n.json", ONE),
+    Case("Moscow, JSON", json.dumps({"history": {"columns": ["TRADEDATE", "SECID", "CLOSE"], "data": [[str(d), "SBER", b[CLOSE]] for d, b in zip(DAYS, AAPL, strict=True)]},
+         "history.cursor": {"columns": ["INDEX"], "data": [[0]]}}), "m.json", {"SBER": closes()}),
+    Case("pairs without names", json.dumps([[c[0], c[4]] for c in candles()]), "AAPL.json", refusal="rows of the JSON have no names; add a first row"),
+    # Workbooks
+    Case("Bloomberg's workbook, dates for each security", workbook([["AAPL US Equity", None, "MSFT US Equity"], ["Date", "PX_LAST", "Date", "PX_LAST"],
+         *([d, AAPL[k][CLOSE], d, MSFT[k][CLOSE]] for k, d in enumerate(DAYS))]), "b.xlsx", EQUITIES),
+    Case("Bloomberg's workbook, the request above", workbook([["Start Date", DAYS[0]], ["End Date", DAYS[-1]], [], [None, *EQUITIES], ["Dates", "PX_LAST", "PX_LAST"],
+         *([d, AAPL[k][CLOSE], MSFT[k][CLOSE]] for k, d in enumerate(DAYS))]), "b.xlsx", EQUITIES),
+    Case("a workbook with merged tickers", workbook([[None, "AAPL", None, "MSFT"], ["Date", "Close", "Volume", "Close", "Volume"],
+         *([d, AAPL[k][CLOSE], AAPL[k][VOLUME], MSFT[k][CLOSE], MSFT[k][VOLUME]] for k, d in enumerate(DAYS))]), "w.xlsx", TWO),
+    Case("a workbook with a title", workbook([["Prices of my fund"], [], ["Date", "AAPL", "MSFT"], *([d, AAPL[k][CLOSE], MSFT[k][CLOSE]] for k, d in enumerate(DAYS))]), "w.xlsx", TWO),
     Case("CoinMarketCap, whose name is a number", rows("timeOpen;timeClose;name;open;high;low;close;volume;marketCap;timestamp", lambda d, k:
          f'"{d}T00:00:00.000Z";"{d}T23:59:59.999Z";"2781";{bar(k, OPEN, HIGH, LOW, CLOSE, separator=";")};1.5;2.5;"{d}T23:59:59.999Z"'), "BTCUSDT.csv", BITCOIN),
     Case("EODHD in bulk", rows("Code,Ex,Date,Open,High,Low,Close,Adjusted_close,Volume", lambda d, k: f"AAPL,US,{d},{bar(k, OPEN, HIGH, LOW, CLOSE, ADJ, VOLUME)}"), "e.csv", ONE_ADJUSTED),

@@ -307,3 +307,30 @@ def test_folder_of_like_files_says_everything_once(tmp_path):
     prices = read_prices(tmp_path)
     assert list(prices.frame.columns) == ["A", "B", "C"]
     assert len(prices.notes) == 2 and prices.adjustment == "total-return"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Price,Adj Close,Adj Close,Close,Close,Dividends,Dividends,Stock Splits,Stock Splits\n"
+        "Ticker,AAPL,DOW,AAPL,DOW,AAPL,DOW,AAPL,DOW\nDate,,,,,,,,\n",
+        "Date,AAPL_Adj Close,DOW_Adj Close,AAPL_Close,DOW_Close,AAPL_Dividends,DOW_Dividends,AAPL_Stock Splits,"
+        "DOW_Stock Splits\n",
+    ],
+)
+def test_raw_closes_dividends_and_splits_of_several_tickers_are_kept(read, header):
+    prices = read(header + "2020-01-02,1.5,2.5,3,5,0,0.5,0,0\n2020-01-03,1.6,2.6,3.2,5.2,0.25,0,0,2\n")
+    assert table(prices)["DOW"] == {"2020-01-02": 2.5, "2020-01-03": 2.6}
+    kept = {kind: frame.to_dict("list") for kind, frame in prices.companions.items()}
+    assert kept == {
+        "close": {"AAPL": [3.0, 3.2], "DOW": [5.0, 5.2]},
+        "dividends": {"AAPL": [0.0, 0.25], "DOW": [0.5, 0.0]},
+        "splits": {"AAPL": [0.0, 0.0], "DOW": [0.0, 2.0]},
+    }
+    assert prices.adjustment == "total-return"
+
+
+def test_closes_as_they_were_traded_are_kept_where_close_is_adjusted_for_splits(read):
+    prices = read("ticker,date,close,closeadj,closeunadj\nAAPL,2020-01-02,30,28,120\nAAPL,2020-01-03,31,29,124\n")
+    assert prices.frame["AAPL"].tolist() == [28.0, 29.0]
+    assert prices.companions["close"]["AAPL"].tolist() == [120.0, 124.0]
