@@ -175,7 +175,7 @@ def test_returns_and_intraday_prices_on_request(home: Path):
     pd.DataFrame({"A": returns}, index=DATES).to_csv(home / "r.csv", index_label="date")
     assert "--returns percent" in run("import", "r.csv", "--name", "n", code=1).stderr
     assert record("import", "r.csv", "--name", "n", "--returns", "percent")["column"] == "returns"
-    assert "one of decimal" in run("import", "r.csv", "--name", "n", "--returns", "half", code=1).stderr
+    assert "one of decimal" in run("import", "r.csv", "--name", "n", "--returns", "half", code=2).stderr
     moments = DATES.repeat(2) + np.tile(pd.to_timedelta(["15:59:00", "09:30:00"]), len(DATES))
     pd.DataFrame({"A": np.arange(80.0) + 50}, index=moments).to_csv(home / "i.csv", index_label="date")
     assert "--to-daily" in run("import", "i.csv", "--name", "i", code=1).stderr
