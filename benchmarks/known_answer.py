@@ -24,7 +24,7 @@ import torch
 from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.optimum import best_mix, measure_mix, tail_mean
-from portfolio_sdpo.portfolio.path_growth import grow_from_cash
+from portfolio_sdpo.portfolio.path_policy import grow_from_cash
 from portfolio_sdpo.prices.cleaning import clean
 from portfolio_sdpo.prices.samples import load_sample
 from portfolio_sdpo.risk import Constraint

@@ -2,9 +2,9 @@
 
     python deploy/check_wheel.py --python python3.11 --python python3.12 --python python3.13
 
-In each: every package by its hash, then the wheel without the source beside it: `doctor`, a retrain on the bundled
-prices, the service and the dashboard, asked over loopback. Prints one line for each step; the exit code is 1 if one
-failed. `--keep FOLDER` keeps the environments there and uses those that it finds, since torch alone is large.
+In each: every package by its hash, then the wheel without the source beside it: `doctor`, a backtest and a retrain on
+the bundled prices, the service and the dashboard, asked over loopback. Prints one line for each step; the exit code is
+1 if one failed. `--keep FOLDER` keeps the environments there and uses those that it finds, since torch alone is large.
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ def check(python: str, wheel: Path, environments: Path, place: Path) -> None:
     where = "import portfolio_sdpo; print(portfolio_sdpo.__file__)"
     assert str(folder) in run(inside, "-c", where, folder=home).stdout, "another portfolio_sdpo is imported"
     step("doctor", lambda: call("doctor"))
+    bundled = ("--algo", "none", "--strategies", "equal-weight,cash", "--start", "2021-07-01")
+    step("backtest", lambda: call("backtest", *bundled))
     step("retrain", lambda: call("retrain", "--config", "tiny.toml", "--holdout", "20"))
     step("serve", lambda: ask_service(program, environment, home))
     step("dashboard", lambda: ask_dashboard(program, environment, home))

@@ -181,6 +181,14 @@ def import_file(
     to_daily: Annotated[
         bool, typer.Option("--to-daily", help="Keep the last price of each day of intraday prices.")
     ] = False,
+    currency: Annotated[
+        str | None,
+        typer.Option("--currency", metavar="CODE", help="Turn the prices into this currency.", show_default="as given"),
+    ] = None,
+    rates: Annotated[
+        Path | None,
+        typer.Option("--rates", help="A file of exchange rates for --currency; its columns are pairs such as EURUSD."),
+    ] = None,
     calendar: Calendar = "auto",
     repair: RepairOptions = None,
     membership: Membership = None,
@@ -199,6 +207,8 @@ def import_file(
         dayfirst=dayfirst,
         returns=returns,
         to_daily=to_daily,
+        currency=currency,
+        rates=rates,
         calendar=parse_calendar(calendar),
         repairs=parse_repairs(repair),
         membership=parse_membership(membership),

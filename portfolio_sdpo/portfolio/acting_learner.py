@@ -18,8 +18,8 @@ from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import Policy, SimplexHead
 from portfolio_sdpo.portfolio.accounting import RUIN, Execution, hold_tensors, rebalance_tensors
 from portfolio_sdpo.portfolio.path_codec import PathCodec
-from portfolio_sdpo.portfolio.path_growth import Deployment, draw_start, keep_listed
 from portfolio_sdpo.portfolio.path_learner import PathLearner
+from portfolio_sdpo.portfolio.path_policy import Deployment, draw_start, keep_listed
 from portfolio_sdpo.risk.constraint import compute_slacks
 from portfolio_sdpo.rl.algorithms import AlgorithmSettings, Problem, build
 from portfolio_sdpo.rl.estimators import name_estimator

@@ -25,8 +25,8 @@ from portfolio_sdpo.portfolio.acting_learner import ActingLearner
 from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Array, Market, Mask, all_cash
-from portfolio_sdpo.portfolio.path_growth import Deployment
 from portfolio_sdpo.portfolio.path_learner import PathLearner
+from portfolio_sdpo.portfolio.path_policy import Deployment
 from portfolio_sdpo.portfolio.path_shield import PathShield
 from portfolio_sdpo.portfolio.return_measures import Volatility, conditional_value_at_risk
 from portfolio_sdpo.portfolio.scenarios import Replay, Resample, ScenarioKind, Scenarios, window_paths

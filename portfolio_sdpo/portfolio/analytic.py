@@ -1,6 +1,6 @@
 """SDPO on price paths with the analytic estimator: what trains the default portfolio.
 
-Growth is a smooth function of the weights, and prices do not depend on them. So `path_growth` is a reward model for
+Growth is a smooth function of the weights, and prices do not depend on them. So `path_policy` is a reward model for
 `rl.estimators.analytic`, and Algorithm 1 (`rl.algorithms.sdpo`) runs without critics, advantages or exploration:
 
     θ ← ascend  E[R(θ)] + Σ_i ln(slack_i(ρ_i(R(θ)))) / η_i.
@@ -16,10 +16,9 @@ from pydantic import Field
 from torch import Tensor
 
 from portfolio_sdpo.portfolio.accounting import Execution
-from portfolio_sdpo.portfolio.path_growth import Deployment, draw_start, grow_as_deployed, grow_from_cash
 from portfolio_sdpo.portfolio.path_learner import PathLearner
+from portfolio_sdpo.portfolio.path_policy import Allocation, Deployment, draw_start, grow_as_deployed, grow_from_cash
 from portfolio_sdpo.portfolio.path_shield import PathShield
-from portfolio_sdpo.portfolio.policy_network import Allocation
 from portfolio_sdpo.rl.algorithms.ascent import GradientAscent
 from portfolio_sdpo.rl.algorithms.base import Problem
 from portfolio_sdpo.rl.algorithms.pricing import CappedBarrierPricing

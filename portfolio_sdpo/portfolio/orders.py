@@ -151,6 +151,8 @@ def make_orders(
     value = account.cash + float(owned @ prices)
     if value <= 0.0:
         raise OrderError("The account is worth nothing: give the shares or the money that it holds.")
+    if round(value, 2) <= 0.0:
+        raise OrderError("The account is worth less than a cent: correct the shares or the money that it holds.")
     if not value <= MOST:
         raise OrderError(f"The account is worth more than {MOST:,.0f}: correct the shares or the money that it holds.")
     groups = Limits(groups=settings.groups).find_columns((CASH, *tickers))
@@ -163,6 +165,8 @@ def make_orders(
     after = np.where(lots == 0.0, owned, np.round(owned + lots * settings.lot, 9))
     cash = desk.cash_after(lots)
     total = cash + float(after @ prices)
+    # The fee may take what is left of an account.
+    shares = [1.0, *np.zeros(len(tickers))] if total <= 0.0 else [cash / total, *(after * prices / total).tolist()]
     return OrderSheet(
         orders=tuple(
             Order(ticker, *figures)
@@ -183,7 +187,7 @@ def make_orders(
         cash_after=cash,
         fees=round(math.fsum(fees), 2),
         target=dict(zip((CASH, *tickers), weights.tolist(), strict=True)),
-        weights=dict(zip((CASH, *tickers), [cash / total, *(after * prices / total).tolist()], strict=True)),
+        weights=dict(zip((CASH, *tickers), shares, strict=True)),
         left_out=tuple(ticker for i, ticker in enumerate(tickers) if nearest[i] and not lots[i]),
     )
 

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import ObservationCodec, Trunk, orthogonal
-from portfolio_sdpo.portfolio.path_growth import Deployment
-from portfolio_sdpo.portfolio.policy_network import Allocation, PathTrunk
+from portfolio_sdpo.portfolio.path_policy import Allocation, Deployment, PathTrunk
 
 UNLISTED = -30.0
 """Logit of a stock that cannot be bought: none of the wealth, and still a number that a Gaussian can have as mean."""

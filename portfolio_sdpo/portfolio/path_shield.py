@@ -36,7 +36,7 @@ from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Market, Mask
 from portfolio_sdpo.prices.cleaning.checks import LARGE_MOVE
 
 if TYPE_CHECKING:
-    from portfolio_sdpo.portfolio.path_growth import Deployment
+    from portfolio_sdpo.portfolio.path_policy import Deployment
 
 TINY = 1e-12
 """The least invested share whose mix is told."""

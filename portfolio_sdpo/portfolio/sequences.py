@@ -23,7 +23,7 @@ from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.features import compute_features
 from portfolio_sdpo.portfolio.market import Array, Market
 from portfolio_sdpo.portfolio.return_measures import normal_cvar
-from portfolio_sdpo.portfolio.shared_network import Seen, SharedNetwork, mix
+from portfolio_sdpo.portfolio.shared_network import FeatureTensors, SharedNetwork, mix
 
 EVERY = 5
 """Sessions from one decision to the next."""
@@ -41,7 +41,7 @@ class Sequences:
 
     rows: NDArray[np.intp]
     """[K] sessions of the decisions."""
-    seen: Seen
+    seen: FeatureTensors
     """[U·K, ...] the universes one after the other."""
     universes: int
     covariance: Tensor
@@ -65,7 +65,9 @@ class Sequences:
         following = rows[:, None] + LAG + 1 + np.arange(EVERY)
         return cls(
             rows=rows,
-            seen=Seen.join([Seen.of(compute_features(_restrict(market, chosen), rows)) for chosen in members]),
+            seen=FeatureTensors.join(
+                [FeatureTensors.of(compute_features(_restrict(market, chosen), rows)) for chosen in members]
+            ),
             universes=len(members),
             covariance=torch.as_tensor(forecast_covariance(market, rows), dtype=torch.float32),
             cash=torch.as_tensor(market.gross_returns[rows, 0] - 1.0, dtype=torch.float32),

@@ -36,7 +36,7 @@ class SharedNetwork(nn.Module):
             self.score.weight.mul_(0.1)
             self.exposure.weight.mul_(0.1)
 
-    def forward(self, seen: Seen) -> tuple[Tensor, Tensor]:
+    def forward(self, seen: FeatureTensors) -> tuple[Tensor, Tensor]:
         closes, count, _ = seen.assets.shape
         inputs = [seen.assets, seen.market.unsqueeze(1).expand(-1, count, -1)]
         if self.encoder is not None:
@@ -51,7 +51,7 @@ class SharedNetwork(nn.Module):
         return score - seen.log_volatility, share
 
 
-class Seen:
+class FeatureTensors:
     """`Features` as tensors of single precision, of K closes."""
 
     def __init__(self, assets: Tensor, market: Tensor, months: Tensor, log_volatility: Tensor, listed: Tensor) -> None:
@@ -62,7 +62,7 @@ class Seen:
         self.listed = listed
 
     @classmethod
-    def of(cls, features: Features) -> Seen:
+    def of(cls, features: Features) -> FeatureTensors:
         """The features, converted."""
         assets, market, months, log_volatility = (
             torch.as_tensor(each, dtype=torch.float32)
@@ -70,15 +70,15 @@ class Seen:
         )
         return cls(assets, market, months, log_volatility, torch.as_tensor(features.listed))
 
-    def at(self, rows: Tensor) -> Seen:
+    def at(self, rows: Tensor) -> FeatureTensors:
         """What is seen at some of the closes [...], flattened."""
         rows = rows.flatten()
-        return Seen(
+        return FeatureTensors(
             self.assets[rows], self.market[rows], self.months[rows], self.log_volatility[rows], self.listed[rows]
         )
 
     @classmethod
-    def join(cls, parts: list[Seen]) -> Seen:
+    def join(cls, parts: list[FeatureTensors]) -> FeatureTensors:
         """Several lists of closes of universes that are equally wide, one after the other."""
         return cls(
             torch.cat([part.assets for part in parts]),

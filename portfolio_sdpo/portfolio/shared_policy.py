@@ -29,7 +29,7 @@ from portfolio_sdpo.common.files import write_atomically
 from portfolio_sdpo.errors import CheckpointError
 from portfolio_sdpo.portfolio.features import REACH, compute_features
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash
-from portfolio_sdpo.portfolio.shared_network import Seen, SharedNetwork, mix
+from portfolio_sdpo.portfolio.shared_network import FeatureTensors, SharedNetwork, mix
 from portfolio_sdpo.rl.checkpoint import single_thread
 from portfolio_sdpo.settings import Settings
 
@@ -66,7 +66,7 @@ class SharedPolicy:
         They sum to 1, or to 0 where nothing is listed. The network's share of the risk budget is not used: in training
         it stands for the shield's answer to losses in progress, and behind the shield itself it only added trades.
         """
-        seen = Seen.of(compute_features(market, rows))
+        seen = FeatureTensors.of(compute_features(market, rows))
         listed = market.listed[rows, 1:]
         shares = np.where(listed, 1.0, 0.0) / np.maximum(listed.sum(axis=1, keepdims=True), 1)
         index = np.searchsorted([vintage.until for vintage in self.vintages], market.dates[rows], side="left") - 1

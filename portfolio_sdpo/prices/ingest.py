@@ -46,7 +46,7 @@ def fetch_snapshot(
     origin = make_source(source, **settings or {})
     prices = origin.fetch(tickers, start, end, progress)
     refuse_cash(prices.frame.columns)
-    check_currencies(prices)
+    check_currencies(prices, convertible=source == "file")
     frequency = recognise_frequency(pd.DatetimeIndex(prices.frame.index))
     if calendar == AUTOMATIC:
         calendar = frequency.calendar
@@ -75,6 +75,8 @@ def import_snapshot(
     dayfirst: bool | None = None,
     returns: str | None = None,
     to_daily: bool = False,
+    currency: str | None = None,
+    rates: Path | None = None,
     calendar: str | None = AUTOMATIC,
     repairs: Repairs | None = None,
     membership: Membership | None = None,
@@ -85,7 +87,8 @@ def import_snapshot(
 
     layout: None = recognise it. tickers, start, end: only these, everything by default. dayfirst: whether 03/01/2011 is
     in January; None = the file has to show it. returns: the unit of the numbers if they are returns. to_daily: keep the
-    last price of each day of intraday data. The rest is as in `fetch_snapshot`.
+    last price of each day of intraday data. currency: turn the prices into it. rates: a file of the exchange rates for
+    that, whose columns are pairs such as EURUSD. The rest is as in `fetch_snapshot`.
     """
     return fetch_snapshot(
         "file",
@@ -93,7 +96,15 @@ def import_snapshot(
         start,
         end,
         name,
-        settings={"path": path, "layout": layout, "dayfirst": dayfirst, "returns": returns, "to_daily": to_daily},
+        settings={
+            "path": path,
+            "layout": layout,
+            "dayfirst": dayfirst,
+            "returns": returns,
+            "to_daily": to_daily,
+            "currency": currency,
+            "rates": rates,
+        },
         calendar=calendar,
         repairs=repairs,
         membership=membership,

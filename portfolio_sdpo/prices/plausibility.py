@@ -6,7 +6,9 @@ numbers that jump from one day to the next.
 
 from __future__ import annotations
 
+import itertools
 import warnings
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,10 +16,16 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 """Rows × columns, NaN = no value."""
-Look = Literal["returns in percent", "returns", "gross returns", "volumes", "flags", "rates", "negative numbers"]
+Look = Literal[
+    "returns in percent", "returns", "gross returns", "volumes", "flags", "rates", "negative numbers", "sums of money"
+]
 
 WINDOW = 250
 """Rows that are looked at, from the middle of the table."""
+FEW_ROWS = 4
+"""With fewer values nothing is said at all, and with few only about small numbers of both signs."""
+MOST_MONEY = 1e10
+"""No security has such a price in any currency, and many a company such a value."""
 FEWEST_ROWS = 10
 """With fewer values nothing is said about returns and volumes."""
 MANY_ROWS = 20
@@ -59,7 +67,8 @@ def describe_values(values: Values) -> list[Look | None]:
         still = (steps == 0).sum(axis=0) > 0.5 * count
     enough = count >= FEWEST_ROWS
     below = enough & (negative >= 0.5)
-    returns = enough & (negative > 0.2) & (negative < 0.9) & (size < 50)
+    few = (count >= FEW_ROWS) & ~enough
+    returns = (enough & (negative > 0.2) & (negative < 0.9) & (size < 50)) | (few & (negative > 0.2) & (size < 0.5))
     # A stablecoin scatters around one as well, but by less than any stock.
     many = count >= MANY_ROWS
     gross = many & near_one & (scatter > 1.2) & (spread > STILL)
@@ -75,6 +84,7 @@ def describe_values(values: Values) -> list[Look | None]:
         else:
             kinds: list[tuple[np.ndarray, Look]] = [
                 (below, "negative numbers"),
+                (many & (median > MOST_MONEY), "sums of money"),
                 (volumes, "volumes"),
                 (flags, "flags"),
                 (rates, "rates"),
@@ -90,13 +100,14 @@ def describe_values(values: Values) -> list[Look | None]:
 def find_total(values: Values) -> int | None:
     """The column that is in every row the sum or the mean of all others, None if there is none.
 
-    >>> find_total(np.array([[1.0, 2.0, 3.0], [2.0, 2.5, 4.5], [2.0, 3.0, 5.0], [1.0, 3.5, 4.5], [3.0, 1.0, 4.0]]))
+    >>> parts = np.random.default_rng(0).uniform(1, 2, (20, 2))
+    >>> find_total(np.hstack([parts, parts.sum(axis=1, keepdims=True)]))
     2
     """
     rows = _middle_rows(values)
     rows = rows[np.isfinite(rows).all(axis=1)]
     width = rows.shape[1]
-    if width < 3 or len(rows) < 5:
+    if width < 3 or len(rows) < FEWEST_ROWS or np.isclose(rows, rows[:, :1]).all():
         return None
     others = rows.sum(axis=1, keepdims=True) - rows
     for total in (others, others / (width - 1)):
@@ -105,16 +116,34 @@ def find_total(values: Values) -> int | None:
     return None
 
 
+def find_twins(values: Values, columns: Sequence[int]) -> tuple[int, int] | None:
+    """Two of the columns that stay close to each other in every row, as prices of one security do.
+
+    >>> prices = 100 + np.arange(20.0)[:, None]
+    >>> find_twins(np.hstack([prices, 2 * prices, prices + 0.5]), (0, 1, 2))
+    (0, 2)
+    """
+    rows = _middle_rows(values)
+    for one, other in itertools.combinations(columns[:MOST_OHLC_COLUMNS], 2):
+        pair = rows[:, [one, other]]
+        pair = pair[(pair > 0).all(axis=1) & np.isfinite(pair).all(axis=1)]
+        if len(pair) >= FEWEST_ROWS:
+            distance = np.abs(np.log(pair[:, 0] / pair[:, 1]))
+            if distance.max() < 0.1 and np.median(distance) < 0.02:
+                return one, other
+    return None
+
+
 def are_weights(values: Values) -> bool:
     """Whether every row has the sum 1, as the weights of a portfolio.
 
-    >>> weights = np.random.default_rng(0).dirichlet([1, 1, 1], 9)
+    >>> weights = np.random.default_rng(0).dirichlet([1, 1, 1], 20)
     >>> are_weights(weights), are_weights(2 * weights)
     (True, False)
     """
     rows = _middle_rows(values)
     rows = rows[np.isfinite(rows).all(axis=1)]
-    return rows.shape[1] > 1 and len(rows) >= 5 and bool((np.abs(rows.sum(axis=1) - 1) < 1e-3).all())
+    return rows.shape[1] > 1 and len(rows) >= FEWEST_ROWS and bool((np.abs(rows.sum(axis=1) - 1) < 1e-3).all())
 
 
 def _middle_rows(values: Values) -> Values:

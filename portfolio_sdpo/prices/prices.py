@@ -39,17 +39,24 @@ class Prices:
     """The currency of each ticker, where the source states it."""
 
 
-def check_currencies(prices: Prices) -> None:
-    """Raise a `DataQualityError` if the prices are in several currencies: their returns cannot be compared."""
+def check_currencies(prices: Prices, convertible: bool = False) -> None:
+    """Raise a `DataQualityError` if the prices are in several currencies: their returns cannot be compared.
+
+    convertible: whether the user can have them converted by naming exchange rates.
+    """
     owners: dict[str, list[str]] = {}
     for ticker in prices.frame.columns:
         if currency := prices.currencies.get(ticker):
             owners.setdefault(currency, []).append(ticker)
     if len(owners) > 1 or any("/" in currency for currency in owners):
         shown = "; ".join(f"{currency}: {', '.join(tickers[:3])}" for currency, tickers in sorted(owners.items()))
+        way = (
+            "turn them into one with --currency USD --rates FILE, whose columns are pairs such as EURUSD (how many USD "
+            "one EUR costs), or "
+        )
         raise DataQualityError(
-            f"The prices are in several currencies ({shown}): convert them to one, or store each currency as its own "
-            "snapshot with --tickers."
+            f"The prices are in several currencies ({shown}): {way if convertible else ''}store each currency as its "
+            "own snapshot with --tickers."
         )
 
 

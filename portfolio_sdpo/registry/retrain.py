@@ -25,10 +25,10 @@ from typing import Any, Literal
 
 from portfolio_sdpo import __version__
 from portfolio_sdpo.errors import PortfolioSdpoError, RegistryError, SettingsError
+from portfolio_sdpo.portfolio.last_prices import find_suspicion
 from portfolio_sdpo.portfolio.market import load_latest
 from portfolio_sdpo.portfolio.resume import discard_run
 from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
-from portfolio_sdpo.portfolio.suspicion import find_suspicion
 from portfolio_sdpo.registry.challenger import Challenge, Progress, flatten
 from portfolio_sdpo.registry.models import Model
 from portfolio_sdpo.registry.records import utc_now

@@ -54,7 +54,7 @@ def describe_same_risk(record: dict[str, Any], title: str) -> str:
     )
 
 
-def excess_of(record: dict[str, Any]) -> str:
+def format_excess(record: dict[str, Any]) -> str:
     """The cell of the headline table: growth in excess of the reference's at the same risk, with its interval."""
     if "same_risk" in record and record["same_risk"] is None:
         return "reference"
@@ -66,7 +66,7 @@ def excess_of(record: dict[str, Any]) -> str:
     return f"{percent(found['growth'])}{interval}"
 
 
-def against(found: Sequence[StrategyGroup]) -> str:
+def render_rivals(found: Sequence[StrategyGroup]) -> str:
     """By how much agents grew faster than their rivals."""
     rows = []
     for group in found:
@@ -87,7 +87,7 @@ def against(found: Sequence[StrategyGroup]) -> str:
     return f"<details><summary>Against rivals</summary>{table(caption, headings, rows)}</details>"
 
 
-def superiority(record: Record) -> str:
+def render_superiority(record: Record) -> str:
     """Whether the best of all is better than luck, folded away."""
     found = record.superiority
     if not found:
@@ -109,7 +109,7 @@ def superiority(record: Record) -> str:
     return f"<details><summary>Better than luck?</summary>{table(caption, ['Strategy', 'p-value', ''], rows)}</details>"
 
 
-def years(found: Sequence[StrategyGroup]) -> str:
+def render_years(found: Sequence[StrategyGroup]) -> str:
     """The realised CVaR of every calendar year, in which the promise is judged; empty for older records."""
     known = sorted({year for group in found for year in group.median.get("cvar_by_year", {})})
     if not known:

@@ -28,7 +28,7 @@ POINTS = 1500
 """Dates at most in the picture of weights."""
 
 
-def curves(tracks: Tracks, found: Sequence[StrategyGroup], column: str, *, percent: bool) -> Spec:
+def draw_curves(tracks: Tracks, found: Sequence[StrategyGroup], column: str, *, percent: bool) -> Spec:
     """A column of the equity table over time: the seed in the middle as a line, all seeds as a band."""
     styles = line_styles(found)
     hidden = set(hidden_at_first(found))
@@ -69,9 +69,9 @@ def curves(tracks: Tracks, found: Sequence[StrategyGroup], column: str, *, perce
     return {"data": data, "layout": make_layout(380 if not percent else 280, y, hovermode="x unified")}
 
 
-def weights(rows: pd.DataFrame, assets: Sequence[str]) -> tuple[Spec, list[tuple[str, int | None]]]:
+def draw_weights(rows: pd.DataFrame, assets: Sequence[str]) -> tuple[Spec, list[tuple[str, int | None]]]:
     """A stacked area per asset, cash lowest, and the legend: (name, number of the fill, None for cash and the rest)."""
-    thinned = rows.iloc[:: step_of(len(rows))]
+    thinned = rows.iloc[:: find_step(len(rows))]
     stocks = [asset for asset in assets if asset != CASH]
     means = rows[stocks].mean().to_numpy()
     largest = [stocks[i] for i in np.argsort(-means, kind="stable")[:AREAS] if means[i] > 0.0]
@@ -111,12 +111,12 @@ def weights(rows: pd.DataFrame, assets: Sequence[str]) -> tuple[Spec, list[tuple
     return {"data": data, "layout": layout}, [(name, number) for name, number, _ in areas]
 
 
-def step_of(days: int) -> int:
+def find_step(days: int) -> int:
     """How many days the picture of weights goes on at a time."""
     return math.ceil(days / POINTS)
 
 
-def bin_edges(tracks: Tracks, found: Sequence[StrategyGroup], horizon: int) -> Any:
+def find_bin_edges(tracks: Tracks, found: Sequence[StrategyGroup], horizon: int) -> Any:
     """Edges of some 50 bins that hold the windows of every strategy, 0 among them; None without a window."""
     windows = [window_returns(_returns(tracks[group.key]), horizon) for group in found]
     values = np.concatenate(windows) if windows else np.empty(0)
@@ -132,7 +132,7 @@ def bin_edges(tracks: Tracks, found: Sequence[StrategyGroup], horizon: int) -> A
     return np.arange(math.floor(low / width), math.ceil(high / width) + 2) * width
 
 
-def distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any) -> Spec:
+def draw_distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any) -> Spec:
     """Shares of overlapping windows by their return, those below the limit in another colour, and both CVaRs."""
     values = window_returns(_returns(rows), int(promise["horizon"]))
     middle = (edges[:-1] + edges[1:]) / 2
@@ -188,7 +188,7 @@ def distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any) -> 
     return {"data": data, "layout": layout | {"shapes": shapes, "annotations": notes, "bargap": 0, "barmode": "stack"}}
 
 
-def trace(rows: pd.DataFrame) -> Spec:
+def draw_trace(rows: pd.DataFrame) -> Spec:
     """Risk against its bound over the decision days: the last iteration of each, and the range over all of them."""
     days = rows.groupby("date", sort=True)
     last = days.last()
@@ -300,7 +300,7 @@ def round_figures(values: Any, digits: int = 6) -> list[float | None]:
     ]
 
 
-def line_legend(found: Sequence[StrategyGroup]) -> str:
+def render_line_legend(found: Sequence[StrategyGroup]) -> str:
     """Buttons that show and hide the curves of wealth and drawdown."""
     styles, hidden = line_styles(found), set(hidden_at_first(found))
     items = []
@@ -321,8 +321,8 @@ def line_legend(found: Sequence[StrategyGroup]) -> str:
     return f"<ul class='legend' aria-label='Show or hide strategies'>{''.join(items)}</ul>"
 
 
-def area_legend(areas: Sequence[tuple[str, int | None]]) -> str:
-    """The colours of the areas of `weights`."""
+def render_area_legend(areas: Sequence[tuple[str, int | None]]) -> str:
+    """The colours of the areas of `draw_weights`."""
     items = []
     for position, (name, number) in enumerate(areas):
         if number is None:
@@ -337,9 +337,9 @@ def area_legend(areas: Sequence[tuple[str, int | None]]) -> str:
     return f"<ul class='legend'>{''.join(items)}</ul>"
 
 
-def weights_caption(days: int) -> str:
+def describe_weights(days: int) -> str:
     """What stands below the figure of weights."""
-    step = step_of(days)
+    step = find_step(days)
     return "Weights after each day's trade, cash at the bottom" + (
         f"; one day in {step} is drawn." if step > 1 else "."
     )

@@ -181,16 +181,16 @@ SCRIPT = """
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def page(title: str, body: str, figures: dict[str, Any], data: dict[str, Any], plotly_js: str) -> str:
+def render_page(title: str, body: str, figures: dict[str, Any], data: dict[str, Any], plotly_js: str) -> str:
     """The whole document: `body` is HTML, `figures` is what the script draws, `data` is for other programs."""
     scripts = f"""<script type="application/json" id="figures">{inline_json(figures)}</script>
 <script>{plotly_js}</script>
 <script>{SCRIPT}</script>
 """
-    return document(title, body, data, scripts=scripts)
+    return render_document(title, body, data, scripts=scripts)
 
 
-def document(title: str, body: str, data: Any, *, style: str = "", scripts: str = "") -> str:
+def render_document(title: str, body: str, data: Any, *, style: str = "", scripts: str = "") -> str:
     """A page in the house's look: `body` is HTML, `style` comes after the style sheet, `data` is for other programs."""
     return f"""<!doctype html>
 <html lang="en">
@@ -220,12 +220,12 @@ def inline_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def section(title: str, content: str, control: str = "") -> str:
+def render_section(title: str, content: str, control: str = "") -> str:
     """A part of the page with a heading, and a control beside it."""
     return f"<section><div class='head'><h2>{escape(title)}</h2>{control}</div>{content}</section>"
 
 
-def figure(name: str, caption: str) -> str:
+def render_figure(name: str, caption: str) -> str:
     """The place where the script draws a figure, with its caption."""
     label = escape(caption, quote=True)
     return (
@@ -234,6 +234,6 @@ def figure(name: str, caption: str) -> str:
     )
 
 
-def panel(part: str, key: str, shown: bool, content: str) -> str:
+def render_panel(part: str, key: str, shown: bool, content: str) -> str:
     """Content that is shown when the control of its part selects its key."""
     return f"<div data-panel='{part}' data-key='{key}'{'' if shown else ' hidden'}>{content}</div>"

@@ -17,22 +17,22 @@ from portfolio_sdpo.backtest.record import (
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.prices.frequency import name_session
 from portfolio_sdpo.report import figures, through_time
-from portfolio_sdpo.report.comparisons import against, select_rivals, superiority, years
+from portfolio_sdpo.report.comparisons import render_rivals, render_superiority, render_years, select_rivals
 from portfolio_sdpo.report.looks import hidden_at_first
-from portfolio_sdpo.report.page import figure, page, panel, section
+from portfolio_sdpo.report.page import render_figure, render_page, render_panel, render_section
 from portfolio_sdpo.report.sections import (
-    all_figures,
-    cards,
-    headline,
-    lead,
-    periods_of,
-    promises,
-    provenance,
-    remarks,
-    shielding,
-    subtitle,
-    today,
-    training,
+    describe_periods,
+    render_all_figures,
+    render_cards,
+    render_headline,
+    render_lead,
+    render_promises,
+    render_provenance,
+    render_remarks,
+    render_shielding,
+    render_subtitle,
+    render_today,
+    render_training,
 )
 
 if TYPE_CHECKING:
@@ -73,45 +73,46 @@ class _Report:
         else:
             title = f"Backtest of {main.title}" if main.kind != "benchmark" else "Backtest of benchmark strategies"
         body = [
-            f"<header><h1>{escape(title)}</h1><p class='sub'>{subtitle(record, found)}</p></header>",
-            lead(found, main),
-            cards(main, found),
-            section(
+            f"<header><h1>{escape(title)}</h1><p class='sub'>{render_subtitle(record, found)}</p></header>",
+            render_lead(found, main),
+            render_cards(main, found),
+            render_section(
                 "Results",
-                headline(found, record.config)
-                + all_figures(found)
-                + against(found)
-                + superiority(record)
-                + shielding(found),
+                render_headline(found, record.config)
+                + render_all_figures(found)
+                + render_rivals(found)
+                + render_superiority(record)
+                + render_shielding(found),
             ),
             *self._make_curves(),
             *self._make_weights(),
             self._make_course(),
             self._make_risk(),
             *self._make_training(),
-            section(
+            render_section(
                 "Months",
-                self._panels("months", lambda group: through_time.monthly(self.tracks[group.key], group.title)),
+                self._panels("months", lambda group: through_time.render_months(self.tracks[group.key], group.title)),
                 self._select("months"),
             ),
-            section("Remarks", remarks(record, found)),
-            section("Settings and data", provenance(record)),
+            render_section("Remarks", render_remarks(record, found)),
+            render_section("Settings and data", render_provenance(record)),
         ]
         drawn = {"specs": self.specs, "hidden": [escape(name) for name in hidden_at_first(found)]}
         data = {"config": record.config, "metrics": record.metrics}
-        return page(title, "\n".join(body), drawn, data, _plotly_js())
+        return render_page(title, "\n".join(body), drawn, data, _plotly_js())
 
     def _make_curves(self) -> list[str]:
         """Wealth and drawdown of all strategies."""
-        self.specs["equity"] = figures.curves(self.tracks, self.found, "wealth", percent=False)
-        self.specs["drawdown"] = figures.curves(self.tracks, self.found, "drawdown", percent=True)
+        self.specs["equity"] = figures.draw_curves(self.tracks, self.found, "wealth", percent=False)
+        self.specs["drawdown"] = figures.draw_curves(self.tracks, self.found, "drawdown", percent=True)
         return [
-            section(
+            render_section(
                 "Wealth",
-                figures.line_legend(self.found) + figure("equity", "Wealth over time, starting at 1, after fees."),
+                figures.render_line_legend(self.found)
+                + render_figure("equity", "Wealth over time, starting at 1, after fees."),
                 "<label><input type='checkbox' id='log'> logarithmic scale</label>",
             ),
-            section("Drawdown", figure("drawdown", "Fall of wealth from its highest so far.")),
+            render_section("Drawdown", render_figure("drawdown", "Fall of wealth from its highest so far.")),
         ]
 
     def _make_weights(self) -> list[str]:
@@ -119,13 +120,13 @@ class _Report:
         if not self.weights:
             return []
         assets = [column for column in self.record.weights.columns if column not in KEYS]
-        drawn = {group.name: figures.weights(self.weights[group.key], assets) for group in self.found}
+        drawn = {group.name: figures.draw_weights(self.weights[group.key], assets) for group in self.found}
         self.specs["weights"] = {self.keys[name]: spec for name, (spec, _) in drawn.items()}
-        legends = self._panels("weights", lambda group: figures.area_legend(drawn[group.name][1]))
-        caption = figures.weights_caption(self.found[0].median["sessions"] + 1)
+        legends = self._panels("weights", lambda group: figures.render_area_legend(drawn[group.name][1]))
+        caption = figures.describe_weights(self.found[0].median["sessions"] + 1)
         return [
-            section("Weights", legends + figure("weights", caption), self._select("weights")),
-            section("Today’s weights", today(self.found)),
+            render_section("Weights", legends + render_figure("weights", caption), self._select("weights")),
+            render_section("Today’s weights", render_today(self.found)),
         ]
 
     def _make_course(self) -> str:
@@ -135,51 +136,51 @@ class _Report:
         if self.weights:
             self._draw(
                 "time-exposure",
-                lambda group: through_time.exposure(self.weights[group.key], shields.get(group.key)),
+                lambda group: through_time.draw_exposure(self.weights[group.key], shields.get(group.key)),
             )
-            content += figure("time-exposure", through_time.exposure_caption(self.record.shield))
-        self._draw("time-risk", lambda group: through_time.rolling_risk(self.tracks[group.key], group.median))
+            content += render_figure("time-exposure", through_time.describe_exposure(self.record.shield))
+        self._draw("time-risk", lambda group: through_time.draw_rolling_risk(self.tracks[group.key], group.median))
         if self.specs["time-risk"]:
-            content += figure("time-risk", through_time.risk_caption(self.main.median))
+            content += render_figure("time-risk", through_time.describe_risk(self.main.median))
         content += self._panels("time", self._describe_course)
         if self.weights:
-            self._draw("time-trading", lambda group: through_time.trading(self.tracks[group.key]))
-            content += figure("time-trading", through_time.TRADING_CAPTION)
-        content += through_time.stress_table(self.found, self.tracks, self.main.median["promise"]["horizon"])
-        return section("Through time", content, self._select("time"))
+            self._draw("time-trading", lambda group: through_time.draw_trading(self.tracks[group.key]))
+            content += render_figure("time-trading", through_time.TRADING_CAPTION)
+        content += through_time.render_stress_table(self.found, self.tracks, self.main.median["promise"]["horizon"])
+        return render_section("Through time", content, self._select("time"))
 
     def _describe_course(self, group: StrategyGroup) -> str:
         """Calendar years beside a rival's, and the worst drawdowns."""
         beside = [each for each in (*select_rivals(self.found, self.main), self.main) if each.name != group.name]
         rival = (beside[0].title, self.tracks[beside[0].key]) if beside else None
         rows, weights = self.tracks[group.key], self.weights.get(group.key)
-        return through_time.year_table(rows, weights, group.median, group.title, rival) + through_time.drawdown_table(
-            rows, group.title, name_session(group.median.get("sessions_per_year"))
-        )
+        return through_time.render_year_table(
+            rows, weights, group.median, group.title, rival
+        ) + through_time.render_drawdowns(rows, group.title, name_session(group.median.get("sessions_per_year")))
 
     def _make_risk(self) -> str:
         """The distribution of the returns, and what became of the promise."""
-        edges = figures.bin_edges(self.tracks, self.found, int(self.main.median["promise"]["horizon"]))
+        edges = figures.find_bin_edges(self.tracks, self.found, int(self.main.median["promise"]["horizon"]))
         hidden = set(hidden_at_first(self.found))
-        by_year = through_time.cvar_by_year([group for group in self.found if group.name not in hidden])
-        words = promises(self.found)
+        by_year = through_time.draw_cvar_by_year([group for group in self.found if group.name not in hidden])
+        words = render_promises(self.found)
         if by_year is not None:
             self.specs["cvar"] = by_year
-            words += figure("cvar", through_time.CVAR_CAPTION)
-        words += years(self.found)
+            words += render_figure("cvar", through_time.CVAR_CAPTION)
+        words += render_years(self.found)
         if edges is None:
-            return section("Promised and realised risk", words)
+            return render_section("Promised and realised risk", words)
         self._draw(
             "distribution",
-            lambda group: figures.distribution(self.tracks[group.key], group.median["promise"], edges),
+            lambda group: figures.draw_distribution(self.tracks[group.key], group.median["promise"], edges),
         )
         caption = (
-            f"Returns over {periods_of(self.main.median)}, every such period, overlapping; orange where a loss exceeds "
-            "the limit. The limit binds the mean of the tail, not each period; the shaded band is the interval of the "
-            "CVaR."
+            f"Returns over {describe_periods(self.main.median)}, every such period, overlapping; orange where a loss "
+            "exceeds the limit. The limit binds the mean of the tail, not each period; the shaded band is the interval "
+            "of the CVaR."
         )
         control = self._select("distribution")
-        return section("Promised and realised risk", figure("distribution", caption) + words, control)
+        return render_section("Promised and realised risk", render_figure("distribution", caption) + words, control)
 
     def _make_training(self) -> list[str]:
         """The constraint as the agents estimated it; nothing where none was trained, as a shared policy."""
@@ -187,14 +188,14 @@ class _Report:
         traced = [group for group in self.found if group.key in traces and traces[group.key]["risk"].notna().any()]
         if not traced:
             return []
-        self.specs["trace"] = {self.keys[group.name]: figures.trace(traces[group.key]) for group in traced}
+        self.specs["trace"] = {self.keys[group.name]: figures.draw_trace(traces[group.key]) for group in traced}
         caption = (
             "The constrained risk as the agent estimated it, in its own unit, by day of decision; the band spans the "
             "day's iterations, and a cross marks a day on which one of them was outside the bound."
         )
-        table = training([(group, traces[group.key]) for group in traced])
+        table = render_training([(group, traces[group.key]) for group in traced])
         control = self._select("trace", traced)
-        return [section("The constraint in training", figure("trace", caption) + table, control)]
+        return [render_section("The constraint in training", render_figure("trace", caption) + table, control)]
 
     def _draw(self, name: str, make: Callable[[StrategyGroup], Any]) -> None:
         """A figure for every strategy of which there is one."""
@@ -203,7 +204,9 @@ class _Report:
 
     def _panels(self, part: str, render: Callable[[StrategyGroup], str]) -> str:
         """The content of every strategy, of which one is shown."""
-        return "".join(panel(part, self.keys[group.name], group is self.main, render(group)) for group in self.found)
+        return "".join(
+            render_panel(part, self.keys[group.name], group is self.main, render(group)) for group in self.found
+        )
 
     def _select(self, part: str, among: Sequence[StrategyGroup] | None = None) -> str:
         """The control that selects the strategy of a part; at first the main one, where it is among them."""

@@ -16,7 +16,7 @@ import pandas as pd
 from portfolio_sdpo.backtest.intervals import LEAST_PERIODS
 from portfolio_sdpo.backtest.record import Record, StrategyGroup
 from portfolio_sdpo.prices.frequency import describe_sessions, name_session
-from portfolio_sdpo.report.comparisons import describe_same_risk, excess_of, select_rivals
+from portfolio_sdpo.report.comparisons import describe_same_risk, format_excess, select_rivals
 from portfolio_sdpo.report.formats import (
     NONE,
     Format,
@@ -61,7 +61,7 @@ MORE: tuple[tuple[str, str, Format], ...] = (
 )
 
 
-def subtitle(record: Record, found: Sequence[StrategyGroup]) -> str:
+def render_subtitle(record: Record, found: Sequence[StrategyGroup]) -> str:
     """What was traded, when and at which cost."""
     settings, shown = record.config["settings"], found[0].median
     sessions = describe_sessions(shown["sessions"], shown.get("sessions_per_year"))
@@ -78,7 +78,7 @@ def subtitle(record: Record, found: Sequence[StrategyGroup]) -> str:
     )
 
 
-def lead(found: Sequence[StrategyGroup], main: StrategyGroup) -> str:
+def render_lead(found: Sequence[StrategyGroup], main: StrategyGroup) -> str:
     """The result in two sentences."""
     shown = main.median
     text = f"<strong>{escape(main.title)}</strong> turned 1 into {number(shown['final_wealth'])}"
@@ -100,33 +100,33 @@ def lead(found: Sequence[StrategyGroup], main: StrategyGroup) -> str:
     return f"<p class='lead'>{text}.</p>"
 
 
-def cards(main: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
+def render_cards(main: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
     """The main strategy's figures, large, with those of its rivals."""
     rivals = select_rivals(found, main)
     items = []
     for field, heading, written, _ in COLUMNS[:2] + COLUMNS[3:6]:
         if field == "cvar_window":
-            heading = f"CVaR of {periods_of(main.median)}"
-        more = interval_of(main.median, field, written)
+            heading = f"CVaR of {describe_periods(main.median)}"
+        more = format_interval(main.median, field, written)
         for rival in rivals:
             value = rival.median[_shown_field(rival.median, field)]
             told = NONE if value is None else written(value)
             more += f"<span class='rival'><span>{escape(rival.title)}</span> <span>{told}</span></span>"
         items.append(
             f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>"
-            f"{figure_of(main.median, field, written)}</span><br><span class='more'>{more}</span></dd></div>"
+            f"{format_figure(main.median, field, written)}</span><br><span class='more'>{more}</span></dd></div>"
         )
     return f"<dl class='cards'>{''.join(items)}</dl>"
 
 
-def headline(found: Sequence[StrategyGroup], config: dict[str, Any]) -> str:
+def render_headline(found: Sequence[StrategyGroup], config: dict[str, Any]) -> str:
     """One row per strategy with its intervals, and whether it kept the limit."""
     limit, bootstrap = config["settings"]["limit"], config["settings"]["bootstrap"]
     caption = (
-        f"CVaR is the mean of the worst {share(limit['alpha'])} of the returns over {periods_of(found[0].median)}; "
-        f"the limit is {percent(limit['bound'])}, and it is tested on {LEAST_PERIODS} periods that do not overlap, or "
-        "more. At the same risk: log growth in excess of the reference's, after the riskier of the two was mixed with "
-        "cash until both had the same realised CVaR."
+        f"CVaR is the mean of the worst {share(limit['alpha'])} of the returns over "
+        f"{describe_periods(found[0].median)}; the limit is {percent(limit['bound'])}, and it is tested on "
+        f"{LEAST_PERIODS} periods that do not overlap, or more. At the same risk: log growth in excess of the "
+        "reference's, after the riskier of the two was mixed with cash until both had the same realised CVaR."
     )
     if bootstrap:
         level = percent(bootstrap["level"], 0)
@@ -139,7 +139,7 @@ def headline(found: Sequence[StrategyGroup], config: dict[str, Any]) -> str:
     headings = [heading for _, heading, _, _ in COLUMNS]
     place = headings.index("CVaR")
     headings[place : place + 1] = [
-        f"CVaR of {periods_of(found[0].median)}",
+        f"CVaR of {describe_periods(found[0].median)}",
         f"Within {percent(limit['bound'])}",
         "At the same risk",
     ]
@@ -147,20 +147,20 @@ def headline(found: Sequence[StrategyGroup], config: dict[str, Any]) -> str:
     for group in found:
         cells = []
         for field, _, written, with_interval in COLUMNS:
-            cell = figure_of(group.median, field, written)
-            interval = interval_of(group.median, field, written) if with_interval else ""
+            cell = format_figure(group.median, field, written)
+            interval = format_interval(group.median, field, written) if with_interval else ""
             cell += f"<small>{interval}</small>" if interval else ""
             spread = group.range(field)
             cell += f"<small>seeds {span(*spread, written)}</small>" if spread and field in OVER_SEEDS else ""
             cells.append(f"<td>{cell}</td>")
             if field == "cvar_window":
-                cells.append(f"<td>{verdict(group.median['promise'])}</td><td>{excess_of(group.median)}</td>")
+                cells.append(f"<td>{verdict(group.median['promise'])}</td><td>{format_excess(group.median)}</td>")
         seeds = f"<small>{len(group.records)} seeds</small>" if len(group.records) > 1 else ""
         rows.append(f"<tr{_row(group, found)}><th scope='row'>{escape(group.title)}{seeds}</th>{''.join(cells)}</tr>")
     return table(caption, ["Strategy", *headings], rows)
 
 
-def all_figures(found: Sequence[StrategyGroup]) -> str:
+def render_all_figures(found: Sequence[StrategyGroup]) -> str:
     """The other figures of every strategy and seed, folded away."""
     several = any(len(group.records) > 1 for group in found)
     columns = (*((COLUMNS[0][:3], COLUMNS[5][:3]) if several else ()), *MORE)
@@ -168,7 +168,7 @@ def all_figures(found: Sequence[StrategyGroup]) -> str:
     rows = []
     for group in found:
         for record in group.records:
-            cells = "".join(f"<td>{figure_of(record, field, written)}</td>" for field, _, written in columns)
+            cells = "".join(f"<td>{format_figure(record, field, written)}</td>" for field, _, written in columns)
             seed = f"<td>{NONE if record['seed'] is None else record['seed']}</td>" if several else ""
             rows.append(
                 f"<tr data-row='{escape(group.name)}'><th scope='row'>{escape(group.title)}</th>{seed}{cells}</tr>"
@@ -180,7 +180,7 @@ def all_figures(found: Sequence[StrategyGroup]) -> str:
     return f"<details><summary>More figures</summary>{table(caption, headings, rows)}</details>"
 
 
-def shielding(found: Sequence[StrategyGroup]) -> str:
+def render_shielding(found: Sequence[StrategyGroup]) -> str:
     """What the shield did, where it was on."""
     rows = []
     for group in found:
@@ -210,7 +210,7 @@ def shielding(found: Sequence[StrategyGroup]) -> str:
     return f"<details open><summary>The shield</summary>{table(caption, headings, rows)}</details>"
 
 
-def today(found: Sequence[StrategyGroup]) -> str:
+def render_today(found: Sequence[StrategyGroup]) -> str:
     """What every strategy would hold from the last close on."""
     asked = [group for group in found if group.median.get("next")]
     if not asked:
@@ -230,12 +230,12 @@ def today(found: Sequence[StrategyGroup]) -> str:
     return table(caption, ["Strategy", "To be held from then on"], rows)
 
 
-def periods_of(record: dict[str, Any]) -> str:
+def describe_periods(record: dict[str, Any]) -> str:
     """The length of a period, in the words of the prices: 15 sessions, 15 weeks."""
     return describe_sessions(record["horizon"], record.get("sessions_per_year"))
 
 
-def promises(found: Sequence[StrategyGroup]) -> str:
+def render_promises(found: Sequence[StrategyGroup]) -> str:
     """Promised against realised CVaR with the tests of coverage."""
     headings = ("Strategy", "Limit", "Realised CVaR", "Kept", "p-value", "Periods below the limit", "p-value of these")
     rows = []
@@ -260,7 +260,7 @@ def promises(found: Sequence[StrategyGroup]) -> str:
     return table(caption, headings, rows)
 
 
-def training(traced: Sequence[tuple[StrategyGroup, pd.DataFrame]]) -> str:
+def render_training(traced: Sequence[tuple[StrategyGroup, pd.DataFrame]]) -> str:
     """How often training was inside, near and outside the bound."""
     headings = ("Agent", "Iterations", "Inside", "In the margin", "Outside", "Lowest slack")
     rows = []
@@ -280,7 +280,7 @@ def training(traced: Sequence[tuple[StrategyGroup, pd.DataFrame]]) -> str:
     )
 
 
-def remarks(record: Record, found: Sequence[StrategyGroup]) -> str:
+def render_remarks(record: Record, found: Sequence[StrategyGroup]) -> str:
     """What a reader should hold against the figures."""
     late = record.config["settings"].get("execution") == "next-close"
     chance = "One past is one sample: intervals tell how much these figures could have differed by chance."
@@ -308,7 +308,7 @@ def remarks(record: Record, found: Sequence[StrategyGroup]) -> str:
     return f"<ul class='notes'>{''.join(items)}</ul>"
 
 
-def provenance(record: Record) -> str:
+def render_provenance(record: Record) -> str:
     """Settings, prices with their hash, version."""
     config = record.config
     data = config["data"]
@@ -346,7 +346,7 @@ def _row(group: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
     return f"{styled} data-row='{escape(group.name)}'"
 
 
-def figure_of(record: dict[str, Any], field: str, written: Format) -> str:
+def format_figure(record: dict[str, Any], field: str, written: Format) -> str:
     """A figure of a record, with its full precision beside it; "–" where a record, or an older one, has none."""
     shown = _shown_field(record, field)
     value = record.get(shown)
@@ -356,7 +356,7 @@ def figure_of(record: dict[str, Any], field: str, written: Format) -> str:
     return f"<data value='{value!r}' data-name='{shown}'>{written(value)}</data>{label}"
 
 
-def interval_of(record: dict[str, Any], field: str, written: Format) -> str:
+def format_interval(record: dict[str, Any], field: str, written: Format) -> str:
     """Its interval, or nothing."""
     low, high = record["intervals"].get(_shown_field(record, field), (None, None))
     return "" if low is None or high is None else span(low, high, written)

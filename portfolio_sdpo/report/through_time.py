@@ -12,7 +12,7 @@ import pandas as pd
 from portfolio_sdpo.backtest.record import StrategyGroup
 from portfolio_sdpo.portfolio.market import CASH
 from portfolio_sdpo.prices.frequency import name_session
-from portfolio_sdpo.report.figures import Tracks, make_days, make_layout, round_figures, step_of
+from portfolio_sdpo.report.figures import Tracks, find_step, make_days, make_layout, round_figures
 from portfolio_sdpo.report.formats import NONE, percent, share, table, times
 from portfolio_sdpo.report.looks import Spec, line_styles
 from portfolio_sdpo.report.periods import find_drawdowns, list_stress, list_years, roll_periods
@@ -25,9 +25,9 @@ CVAR_CAPTION = "Realised CVaR of each calendar year against the limit; hatched w
 TRADING_CAPTION = "Top: what was traded in each month, over wealth. Bottom: fees paid so far, over wealth."
 
 
-def exposure(weights: pd.DataFrame, shield: pd.DataFrame | None) -> Spec:
+def draw_exposure(weights: pd.DataFrame, shield: pd.DataFrame | None) -> Spec:
     """The share of wealth in stocks, and the factor of the shield, where there is one."""
-    thinned = weights.iloc[:: step_of(len(weights))]
+    thinned = weights.iloc[:: find_step(len(weights))]
     data: list[Spec] = [
         {
             "type": "scatter",
@@ -42,7 +42,7 @@ def exposure(weights: pd.DataFrame, shield: pd.DataFrame | None) -> Spec:
         }
     ]
     if shield is not None and len(shield):
-        looks = shield.iloc[:: step_of(len(shield))]
+        looks = shield.iloc[:: find_step(len(shield))]
         data.append(
             {
                 "type": "scatter",
@@ -57,13 +57,13 @@ def exposure(weights: pd.DataFrame, shield: pd.DataFrame | None) -> Spec:
     return {"data": data, "layout": make_layout(260, {"tickformat": ".0%", "range": [0, 1.04]}, hovermode="x unified")}
 
 
-def rolling_risk(rows: pd.DataFrame, record: Mapping[str, Any]) -> Spec | None:
+def draw_rolling_risk(rows: pd.DataFrame, record: Mapping[str, Any]) -> Spec | None:
     """Returns of every period of the limit's horizon, and the CVaR of the last year of them, against the limit."""
     promise = record["promise"]
     rolled = roll_periods(rows, promise, record.get("sessions_per_year"))
     if rolled.empty:
         return None
-    shown = rolled.iloc[:: step_of(len(rolled))]
+    shown = rolled.iloc[:: find_step(len(rolled))]
     unit = name_session(record.get("sessions_per_year"))
     line: Spec = {"type": "scatter", "mode": "lines", "x": make_days(shown)}
     value = "%{fullData.name}  %{y:.1%}<extra></extra>"
@@ -102,7 +102,7 @@ def rolling_risk(rows: pd.DataFrame, record: Mapping[str, Any]) -> Spec | None:
     return {"data": data, "layout": make_layout(280, {"tickformat": ".0%"}, hovermode="x unified")}
 
 
-def cvar_by_year(found: Sequence[StrategyGroup]) -> Spec | None:
+def draw_cvar_by_year(found: Sequence[StrategyGroup]) -> Spec | None:
     """Realised CVaR of every calendar year against the limit, a bar for each strategy."""
     measured = [group for group in found if group.median.get("cvar_by_year")]
     known = sorted(
@@ -131,11 +131,11 @@ def cvar_by_year(found: Sequence[StrategyGroup]) -> Spec | None:
     return {"data": data, "layout": layout | {"barmode": "group", "bargap": 0.25, "shapes": [limit]}}
 
 
-def trading(rows: pd.DataFrame) -> Spec:
+def draw_trading(rows: pd.DataFrame) -> Spec:
     """What was traded in each month, and the fees paid so far."""
     months = rows.set_index("date")["turnover"].resample("MS").sum()
     paid = (rows["cost"] / rows["wealth"]).cumsum()
-    thinned = rows.assign(paid=paid).iloc[:: step_of(len(rows))]
+    thinned = rows.assign(paid=paid).iloc[:: find_step(len(rows))]
     data: list[Spec] = [
         {
             "type": "bar",
@@ -162,7 +162,7 @@ def trading(rows: pd.DataFrame) -> Spec:
     return {"data": data, "layout": layout}
 
 
-def drawdown_table(rows: pd.DataFrame, title: str, unit: str) -> str:
+def render_drawdowns(rows: pd.DataFrame, title: str, unit: str) -> str:
     """The deepest drawdowns with their dates."""
     cells = [
         f"<tr><th scope='row'>{number_}</th><td>{percent(each.depth)}</td><td>{each.peak}</td><td>{each.trough}</td>"
@@ -175,7 +175,7 @@ def drawdown_table(rows: pd.DataFrame, title: str, unit: str) -> str:
     return table(f"{escape(title)}: the deepest falls of wealth below its highest so far.", headings, cells)
 
 
-def year_table(
+def render_year_table(
     rows: pd.DataFrame,
     weights: pd.DataFrame | None,
     record: Mapping[str, Any],
@@ -208,7 +208,7 @@ def year_table(
     return table(caption, headings, lines)
 
 
-def monthly(rows: pd.DataFrame, name: str) -> str:
+def render_months(rows: pd.DataFrame, name: str) -> str:
     """Returns by year and month, net of fees."""
     wealth = rows.set_index("date")["wealth"]
     months = wealth.groupby([wealth.index.year, wealth.index.month]).last()
@@ -224,7 +224,7 @@ def monthly(rows: pd.DataFrame, name: str) -> str:
     return table(caption, ["Year", *names, "Total"], lines, "monthly")
 
 
-def stress_table(found: Sequence[StrategyGroup], tracks: Tracks, horizon: int) -> str:
+def render_stress_table(found: Sequence[StrategyGroup], tracks: Tracks, horizon: int) -> str:
     """Every strategy in the known falls of the market that its track contains; nothing where there is none."""
     by_group = {group.name: list_stress(tracks[group.key], horizon) for group in found}
     names = list(dict.fromkeys(name for each in by_group.values() for name in each))
@@ -245,8 +245,8 @@ def stress_table(found: Sequence[StrategyGroup], tracks: Tracks, horizon: int) -
     return table(caption, ["Strategy", *names], lines)
 
 
-def risk_caption(record: Mapping[str, Any]) -> str:
-    """What stands below `rolling_risk`."""
+def describe_risk(record: Mapping[str, Any]) -> str:
+    """What stands below `draw_rolling_risk`."""
     promise = record["promise"]
     return (
         f"Return of every period, by the day of its end. The limit is about the mean of the worst "
@@ -255,8 +255,8 @@ def risk_caption(record: Mapping[str, Any]) -> str:
     )
 
 
-def exposure_caption(shield: pd.DataFrame | None) -> str:
-    """What stands below `exposure`."""
+def describe_exposure(shield: pd.DataFrame | None) -> str:
+    """What stands below `draw_exposure`."""
     return EXPOSURE_CAPTION + ("." if shield is None or not len(shield) else SHIELD_CAPTION)
 
 

@@ -59,7 +59,7 @@ class Influence(ABC):
         offset, share: `[J, L]`; shares sum to 1 over J. This batch of distributions is `[J, L]`, and either may be 1:
         `[J, 1]` has one u for every j, `[1, L]` one for every row.
         """
-        return PooledOneByOne(self, offset, share)
+        return PooledInfluence(self, offset, share)
 
     @abstractmethod
     def take(self, index: Tensor) -> Self:
@@ -134,7 +134,7 @@ class PiecewiseLinear(Influence):
         return type(self)(self._knots[index], self._heights[index], self._slopes[index])
 
 
-class PooledOneByOne:
+class PooledInfluence:
     """Any u, by evaluating it at every distribution: the reference."""
 
     def __init__(self, u: Callable[[Tensor], Tensor], offset: Tensor, share: Tensor) -> None:

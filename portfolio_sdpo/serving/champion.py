@@ -12,10 +12,9 @@ from datetime import UTC, date, datetime
 from typing import Any, Literal
 
 from portfolio_sdpo.errors import ModelCorruptError, PortfolioSdpoError, RegistryError, RegistryUnavailableError
+from portfolio_sdpo.portfolio.last_prices import describe_recent_problems, find_suspicion
 from portfolio_sdpo.portfolio.market import Array, Market, load_latest
-from portfolio_sdpo.portfolio.suspicion import find_suspicion
 from portfolio_sdpo.prices.calendar import find_local_date
-from portfolio_sdpo.prices.recent import describe_recent_problems
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Model, Promotion, Registry
 from portfolio_sdpo.serving.decision import Decision, TrainedAgents

@@ -12,7 +12,7 @@ from portfolio_sdpo.backtest.deployed_risk import measure_deployed_risk
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.market import Market
-from portfolio_sdpo.portfolio.path_growth import grow_as_deployed
+from portfolio_sdpo.portfolio.path_policy import grow_as_deployed
 from portfolio_sdpo.portfolio.presets import preset
 from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
 
@@ -60,11 +60,13 @@ def test_the_same_behind_the_shield_if_it_is_trained_through_it(prices, executio
 
 
 def test_an_agent_that_is_not_trained_as_it_is_deployed_is_found_out(prices):
-    """One whose training leaves the shield out that it passes."""
-    agent, market = train_through_shield(prices)
+    """One whose training left out the shield, which halves the limit."""
+    agent, market = train(prices)
+    tight = CvarLimit(bound=-0.02, alpha=0.1, horizon=6)
+    agent.settings = agent.settings.model_copy(update={"training": "through-shield", "limit": tight})
     agent.learner._rewards = lambda policy, paths: grow_as_deployed(policy, *paths, agent.learner.deployment)
     found = measure_deployed_risk(agent, market, 500)
-    assert found.deployed != pytest.approx(found.trained, rel=0.1)
+    assert found.trained < -0.03 < -0.022 < found.deployed
 
 
 def test_the_command_measures_every_seed(monkeypatch, capsys):

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +23,9 @@ from typer.testing import CliRunner
 from portfolio_sdpo import cli
 from portfolio_sdpo.registry import Registry
 
+from ..forks import Forked, Forks
+
+Interrupted = Callable[[str, Callable[[], object]], str]
 PATIENCE = 300.0
 """Seconds; a machine may be busy."""
 AGENT = """
@@ -45,22 +48,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def hear_interrupts() -> None:
-    """Also where the tests themselves run in the background, whose processes ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@pytest.fixture
+def interrupted(forks: Forks) -> Iterator[Callable[[str, Callable[[], object]], str]]:
+    """What a command says on stderr when it is interrupted once something is true."""
+    started: list[Forked] = []
 
-
-def interrupted(line: str, when: Callable[[], object]) -> str:
-    """What the command says on stderr when it is interrupted once that is true."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "portfolio_sdpo", *shlex.split(line)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=hear_interrupts,
-    )
-    try:
+    def run(line: str, when: Callable[[], object]) -> str:
+        process = forks.start(*shlex.split(line))
+        started.append(process)
         until = time.monotonic() + PATIENCE
         while not when():
             assert process.poll() is None, process.communicate()
@@ -68,13 +63,13 @@ def interrupted(line: str, when: Callable[[], object]) -> str:
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)
         out, errors = process.communicate(timeout=PATIENCE)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-    assert process.returncode == 130, out + errors
-    assert "Traceback" not in errors + out
-    return errors
+        assert process.returncode == 130, out + errors
+        assert "Traceback" not in errors + out
+        return errors
+
+    yield run
+    for process in started:
+        process.end()
 
 
 def sentence(errors: str, line: str) -> str:
@@ -96,12 +91,12 @@ def finished(line: str) -> None:
     assert result.exit_code == 0, result.output
 
 
-def test_train_goes_on_to_the_same_bytes(home: Path):
-    Path("agent.toml").write_text(AGENT.format(first=1000, further=1))
+def test_train_goes_on_to_the_same_bytes(interrupted: Interrupted, home: Path):
+    Path("agent.toml").write_text(AGENT.format(first=600, further=1))
     line = "train --config agent.toml --out interrupted"
     told = sentence(interrupted(line, lambda: 0.02 < share() < 0.9), line)
-    updates = int(told.split(" of 1000 updates are saved")[0])
-    assert 20 <= updates < 1000
+    updates = int(told.split(" of 600 updates are saved")[0])
+    assert 20 <= updates < 600
     assert not Path("interrupted").exists() and len(list((home / "walks").iterdir())) == 1
 
     finished(line)
@@ -112,14 +107,14 @@ def test_train_goes_on_to_the_same_bytes(home: Path):
     assert not list((home / "walks").iterdir())
 
 
-def test_train_for_machines(home: Path):
+def test_train_for_machines(interrupted: Interrupted, home: Path):
     Path("agent.toml").write_text(AGENT.format(first=10_000_000, further=1))
     told = json.loads(interrupted("train --config agent.toml --json", lambda: share() > 0))
     assert told["kind"] == "Interrupted" and "updates are saved; continue with `portfolio-sdpo train" in told["error"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_backtest_keeps_its_decisions(home: Path, jobs: int):
+def test_backtest_keeps_its_decisions(interrupted: Interrupted, home: Path, jobs: int):
     Path("agent.toml").write_text(AGENT.format(first=20, further=100))
     line = f"backtest --config agent.toml --algo sdpo --seeds 0,1 --strategies cash --start 2019-01-02 --jobs {jobs}"
     decisions = sentence(interrupted(line, lambda: share() > 0.02), line)
@@ -129,7 +124,7 @@ def test_backtest_keeps_its_decisions(home: Path, jobs: int):
 
 
 @pytest.mark.parametrize(("jobs", "number"), [(1, "one has"), (2, "2 have")])
-def test_an_experiment_keeps_its_runs(home: Path, jobs: int, number: str):
+def test_an_experiment_keeps_its_runs(interrupted: Interrupted, home: Path, jobs: int, number: str):
     runs = home / "experiments" / "cmdp-variance-binding"
     line = f"experiment run cmdp-variance-binding --algorithms ppo --seeds 0,1 --iterations 100000 --jobs {jobs}"
     told = sentence(interrupted(line, lambda: len(list(runs.glob("*/checkpoint-*.safetensors"))) >= jobs), line)
@@ -138,7 +133,7 @@ def test_an_experiment_keeps_its_runs(home: Path, jobs: int, number: str):
         assert {run.status for run in registry.runs()} <= {"failed"}
 
 
-def test_retrain_keeps_the_champion_and_the_walk():
+def test_retrain_keeps_the_champion_and_the_walk(interrupted: Interrupted):
     Path("agent.toml").write_text(AGENT.format(first=10_000_000, further=1))
     line = "retrain --config agent.toml"
 
@@ -153,7 +148,7 @@ def test_retrain_keeps_the_champion_and_the_walk():
         assert (run.status, run.reason) == ("failed", "The retrain was interrupted.") and registry.champion() is None
 
 
-def test_where_there_is_nothing_to_save_it_says_so():
+def test_where_there_is_nothing_to_save_it_says_so(interrupted: Interrupted):
     """A database that takes the call and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(0.01)

@@ -12,7 +12,7 @@ from portfolio_sdpo.errors import HistoryError, SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.analytic import AnalyticSettings
 from portfolio_sdpo.portfolio.market import Market
-from portfolio_sdpo.portfolio.path_growth import draw_start, grow_as_deployed
+from portfolio_sdpo.portfolio.path_policy import draw_start, grow_as_deployed
 from portfolio_sdpo.portfolio.return_measures import Volatility
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.risk import CVaR

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from portfolio_sdpo.portfolio.analytic import AnalyticLearner, AnalyticSettings
-from portfolio_sdpo.portfolio.path_growth import grow_from_cash
-from portfolio_sdpo.portfolio.policy_network import Allocation
+from portfolio_sdpo.portfolio.path_policy import Allocation, grow_from_cash
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms.base import Problem
 

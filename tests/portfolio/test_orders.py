@@ -246,3 +246,13 @@ class TestProperties:
         reached = make_orders(target, Account(after, sheet.cash_after), closes, settings)
         cents = 0.02 * len(closes)
         assert all(abs(order.shares) * order.price <= settings.lot * order.price + cents for order in reached.orders)
+
+
+@pytest.mark.parametrize("shares", [100.0, 0.01, 1e-4])
+def test_a_fee_that_takes_everything_leaves_no_more_than_there_is(shares: float):
+    sheet = make_orders(
+        {"CASH": 1.0, "A": 0.0}, Account({"A": shares}, 0.0), {"A": 100.0}, OrderSettings(fee_bps=9999.9, lot=1e-6)
+    )
+    assert sheet.cash_after >= 0.0 and sum(sheet.weights.values()) == pytest.approx(1.0)
+    with pytest.raises(OrderError, match="less than a cent"):
+        make_orders({"CASH": 1.0, "A": 0.0}, Account({"A": 1e-5}, 0.0), {"A": 100.0})

@@ -16,7 +16,7 @@ from portfolio_sdpo.portfolio.agent import AgentSettings
 from portfolio_sdpo.portfolio.calibrated_shield import LEAST, WINDOW, forecast_volatility
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.market import Market
-from portfolio_sdpo.portfolio.path_growth import Deployment
+from portfolio_sdpo.portfolio.path_policy import Deployment
 from portfolio_sdpo.portfolio.path_shield import PastVolatility, PathShield
 
 LIMIT = CvarLimit(bound=-0.02, alpha=0.1, horizon=6)

@@ -171,7 +171,7 @@ def script(*arguments: object) -> list:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=900,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert result.returncode == 0, result.stderr

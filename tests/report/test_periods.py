@@ -8,7 +8,7 @@ import pytest
 
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
 from portfolio_sdpo.report.periods import STRESS, find_drawdowns, list_stress, list_years, roll_periods
-from portfolio_sdpo.report.through_time import stress_table, year_table
+from portfolio_sdpo.report.through_time import render_stress_table, render_year_table
 
 
 def track(wealth, first="2020-01-01"):
@@ -80,8 +80,8 @@ def test_the_rolling_cvar_is_that_of_the_year_before():
 def test_tables_say_what_there_is():
     rows, rival = track([1.0, 1.1, 1.21]), track([1.0, 1.0, 1.1])
     record = {"promise": {"bound": -0.05}, "cvar_by_year": {"2020": -0.08}}
-    told = year_table(rows, None, record, "a<b", ("1/N", rival))
+    told = render_year_table(rows, None, record, "a<b", ("1/N", rival))
     assert "a&lt;b" in told and "<strong class='bad'>−8.0" in told
     for figure in ("21.0", "10.0", "11.0"):
         assert f">{figure}\u00a0%<" in told
-    assert stress_table([], {}, 15) == ""
+    assert render_stress_table([], {}, 15) == ""

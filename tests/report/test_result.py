@@ -26,7 +26,7 @@ from portfolio_sdpo.portfolio.return_measures import window_returns
 from portfolio_sdpo.report import figures
 from portfolio_sdpo.report.formats import percent
 from portfolio_sdpo.report.result import BacktestResult, render_report
-from portfolio_sdpo.report.through_time import monthly
+from portfolio_sdpo.report.through_time import render_months
 
 EVIL = "</script><script>alert(1)</script>\"'&%{y}<b>"
 
@@ -166,7 +166,7 @@ def test_weights_fill_the_whole_area_with_cash_first(page):
 
 def test_a_stock_has_one_colour_in_all_strategies(prices):
     rows = make(prices, bootstrap=0).weights.head(5).assign(S0=0.0)
-    spec, areas = figures.weights(rows, ("CASH", "S0", "S1", "S2", "S3"))
+    spec, areas = figures.draw_weights(rows, ("CASH", "S0", "S1", "S2", "S3"))
     assert dict(areas)["S3"] == 3 and "S0" not in dict(areas)
     assert spec["data"][-1]["fillcolor"] == figures.FILLS[3]
 
@@ -292,7 +292,7 @@ def test_a_record_of_earlier_days_is_still_shown(record, tmp_path):
 
 def test_months_multiply_to_years(record):
     rows = split_by_track(record.equity)["equal-weight", None]
-    cells = re.findall(r"<t[dh][^>]*>(?:<strong>)?([^<]*)", monthly(rows, "x").partition("<tbody>")[2])
+    cells = re.findall(r"<t[dh][^>]*>(?:<strong>)?([^<]*)", render_months(rows, "x").partition("<tbody>")[2])
     wealth = rows.set_index("date")["wealth"]
     first = wealth.loc[:"2019-01-31"].iloc[-1] / wealth.iloc[0] - 1
     second = wealth.loc[:"2019-02-28"].iloc[-1] / wealth.loc[:"2019-01-31"].iloc[-1] - 1

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from portfolio_sdpo.risk import Custom, CVaR, Entropic, Expectation, Power, RiskMeasure, Spectral, Variance, Wang
 from portfolio_sdpo.risk import influence as influence_module
-from portfolio_sdpo.risk.influence import Parabola, Polyline, PooledOneByOne
+from portfolio_sdpo.risk.influence import Parabola, Polyline, PooledInfluence
 
 
 def deviation(values: Tensor, weights: Tensor) -> Tensor:
@@ -24,8 +24,8 @@ MEASURES = {
     Spectral(distortion=Wang(shift=0.5)): Polyline,
     Spectral(distortion=Power(exponent=2.5)): Polyline,
     Custom(function=deviation): Polyline,
-    Entropic(beta=-0.2): PooledOneByOne,
-    Expectation(): PooledOneByOne,
+    Entropic(beta=-0.2): PooledInfluence,
+    Expectation(): PooledInfluence,
 }
 EACH = pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.label)
 
@@ -66,7 +66,7 @@ def test_equals_the_mean_law_by_law(measure: RiskMeasure, seed, distributions, s
     influence = measure.influence(distribution)
     pooled = influence.pool(offsets, share)
     assert type(pooled) is MEASURES[measure]
-    reference = PooledOneByOne(influence, offsets, share)(x)
+    reference = PooledInfluence(influence, offsets, share)(x)
     torch.testing.assert_close(pooled(x), reference, rtol=1e-9, atol=1e-9 * max(1.0, abs(offset)))
 
 
@@ -81,7 +81,7 @@ def test_every_row_may_have_its_own_distribution(measure):
     ]
     for pooled in (
         influence.take(torch.arange(6).unsqueeze(0)).pool(offsets, share),
-        PooledOneByOne(influence.take(torch.arange(6).unsqueeze(0)), offsets, share),
+        PooledInfluence(influence.take(torch.arange(6).unsqueeze(0)), offsets, share),
     ):
         torch.testing.assert_close(pooled(x), torch.stack(expected), rtol=1e-9, atol=1e-9)
 
@@ -89,7 +89,7 @@ def test_every_row_may_have_its_own_distribution(measure):
 @EACH
 def test_single_precision_keeps_its_digits_at_a_large_offset(measure):
     distribution, offsets, share, x = draw(0, 5, 4, 50, ties=False, offset=300.0)
-    truth = PooledOneByOne(measure.influence(distribution), offsets, share)(x)
+    truth = PooledInfluence(measure.influence(distribution), offsets, share)(x)
     single = measure.influence(distribution.float()).pool(offsets.float(), share.float())(x.float())
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), truth, rtol=1e-3, atol=1e-3)
@@ -100,7 +100,7 @@ def test_its_derivative_is_the_mean_derivative(measure):
     distribution, offsets, share, x = draw(1, 4, 3, 20, ties=False, offset=0.0)
     influence = measure.influence(distribution)
     slopes = []
-    for pooled in (influence.pool(offsets, share), PooledOneByOne(influence, offsets, share)):
+    for pooled in (influence.pool(offsets, share), PooledInfluence(influence, offsets, share)):
         leaf = x.clone().requires_grad_()
         slopes.append(torch.autograd.grad(pooled(leaf).sum(), leaf)[0])
     torch.testing.assert_close(*slopes)
@@ -119,5 +119,5 @@ def test_many_points_are_taken_in_parts(monkeypatch):
 def test_too_many_knots_are_not_kept(monkeypatch):
     distribution, offsets, share, _ = draw(3, 3, 4, 1, ties=False, offset=0.0)
     monkeypatch.setattr(influence_module, "MOST_KNOTS", 7 * 3 * 4 - 1)
-    assert type(Spectral(distortion=Wang(shift=0.5)).influence(distribution).pool(offsets, share)) is PooledOneByOne
+    assert type(Spectral(distortion=Wang(shift=0.5)).influence(distribution).pool(offsets, share)) is PooledInfluence
     assert type(CVaR(alpha=0.3).influence(distribution).pool(offsets, share)) is Polyline

@@ -87,11 +87,16 @@ class PostedDecisions:
             market, data = load_latest_frame(frame, model.config["cash"])
             held = None if body.held is None else _make_weights(body.held, model.assets)
             market, remarks = leave_out_suspicious(market, day, self.settings.suspicious, model.as_of)
+        except (PortfolioSdpoError, NotServableError) as error:
+            raise ProblemError("bad-prices", str(error)) from None
+        try:
             decision = self._agents.decide(model, market, data, held, check)
         except RegistryError:
             raise
-        except (PortfolioSdpoError, NotServableError) as error:
-            raise ProblemError("bad-prices", str(error)) from None
+        except PortfolioSdpoError as error:
+            reason = str(error).partition(": ")[0].rstrip(".")
+            detail = f"The champion cannot decide on these prices ({reason}): look for errors in them."
+            raise ProblemError("bad-prices", detail) from None
         if decision.waiting is not None:
             raise ProblemError(
                 "bad-prices", f"The prices do not suffice for a decision ({decision.waiting}): send more prices."

@@ -108,7 +108,7 @@ def _curves(lines: list[Line]) -> None:
     heading.subheader("Wealth")
     log = choose_switch(switch, "Logarithmic", "log")
     tracks = {key: rows for line in lines for key, rows in line.tracks.items()}
-    spec = figures.curves(tracks, [line.group for line in lines], "wealth", percent=False)
+    spec = figures.draw_curves(tracks, [line.group for line in lines], "wealth", percent=False)
     for trace in spec["data"]:
         trace["visible"] = True  # the user selected each of them
     show_figure(spec, "equity", "Wealth over time of all selected strategies.", legend=True, log=log)

@@ -10,7 +10,7 @@ from portfolio_sdpo.backtest.statistics import growth_difference
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
 from portfolio_sdpo.report.formats import NONE, percent, share, span, table, verdict
 from portfolio_sdpo.report.looks import Spec, line_styles
-from portfolio_sdpo.report.sections import COLUMNS, figure_of, interval_of
+from portfolio_sdpo.report.sections import COLUMNS, format_figure, format_interval
 
 from ..data.comparison import Line, pair_returns
 
@@ -29,9 +29,9 @@ def render_results(lines: Sequence[Line], *, cut: bool = False) -> str:
         promise = record["promise"]
         cells = [f"<td>{share(promise['alpha'])}</td>", f"<td>{percent(promise['bound'])}</td>"]
         for field, _, written, with_interval in COLUMNS:
-            interval = interval_of(record, field, written) if with_interval else ""
+            interval = format_interval(record, field, written) if with_interval else ""
             spread = line.group.range(field) if field in ("final_wealth", "sharpe", "cvar_window") else None
-            text = figure_of(record, field, written) + (f"<small>{interval}</small>" if interval else "")
+            text = format_figure(record, field, written) + (f"<small>{interval}</small>" if interval else "")
             text += f"<small>seeds {span(*spread, written)}</small>" if spread else ""
             cells.append(f"<td>{text}</td>")
             if field == "cvar_window":
@@ -43,7 +43,7 @@ def render_results(lines: Sequence[Line], *, cut: bool = False) -> str:
     headings.insert(headings.index("CVaR") + 1, "Kept")
     caption = (
         "CVaR is the mean of the worst fraction α of the returns over the horizon of each backtest. "
-        + ("Of common sessions there are no intervals. " if cut else "Small print: intervals, as in each report. ")
+        + ("There are no intervals for common sessions. " if cut else "Small print: intervals, as in each report. ")
         + "With several seeds, the row shows the middle seed, and “seeds” the range over all of them."
     )
     return table(caption, headings, rows)
@@ -64,7 +64,7 @@ def render_differences(lines: Sequence[Line], rival: Line) -> str:
             found = growth_difference(*both, bootstrap, line.group.median.get("sessions_per_year") or SESSIONS_PER_YEAR)
             low, high = found["interval"] or (None, None)
             interval = "" if low is None or high is None else span(low, high, percent)
-            cells = f"<td>{figure_of(found, 'growth', percent)}</td><td>{interval}</td><td>{len(both[0])}</td>"
+            cells = f"<td>{format_figure(found, 'growth', percent)}</td><td>{interval}</td><td>{len(both[0])}</td>"
         rows.append(f"<tr data-row='{name}'><th scope='row'>{title}</th>{cells}</tr>")
     caption = (
         f"Log growth in excess of {escape(rival.group.title)} on the sessions that both have, a year or, below a year, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from portfolio_sdpo.report import figures
 from portfolio_sdpo.report.looks import Spec
-from portfolio_sdpo.report.sections import cards, lead, subtitle
+from portfolio_sdpo.report.sections import render_cards, render_lead, render_subtitle
 
 from ..data.backtests import OpenBacktest
 
@@ -16,14 +16,14 @@ CURVES_ALT = (
 
 def render_summary(run: OpenBacktest) -> str:
     """What was traded, the result in two sentences, and the headline figures."""
-    about = f"<p class='sub'>{subtitle(run.record, run.groups)}</p>"
-    return about + lead(run.groups, run.main) + cards(run.main, run.groups)
+    about = f"<p class='sub'>{render_subtitle(run.record, run.groups)}</p>"
+    return about + render_lead(run.groups, run.main) + render_cards(run.main, run.groups)
 
 
 def draw_wealth_and_drawdown(run: OpenBacktest) -> Spec:
     """Both on one axis of time and with one legend, which hides a strategy in both."""
-    wealth = figures.curves(run.equity, run.groups, "wealth", percent=False)
-    fall = figures.curves(run.equity, run.groups, "drawdown", percent=True)
+    wealth = figures.draw_curves(run.equity, run.groups, "wealth", percent=False)
+    fall = figures.draw_curves(run.equity, run.groups, "drawdown", percent=True)
     below = [trace | {"yaxis": "y2", "showlegend": False} for trace in fall["data"]]
     layout = wealth["layout"]
     return {

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from portfolio_sdpo.report.figures import step_of
+from portfolio_sdpo.report.figures import find_step
 from portfolio_sdpo.report.looks import DASHARRAYS, Spec
 
 STYLE = """
@@ -102,7 +102,7 @@ def _paths(traces: Sequence[Spec], first: Any, digits: int) -> Iterator[str]:
     """Bands and lines; a band is filled down to the curve before it."""
     edge: list[str] = []
     for trace in traces:
-        step = step_of(len(trace["x"]))
+        step = find_step(len(trace["x"]))
         days = (np.asarray(trace["x"], "datetime64[D]") - first).astype(int)
         points = [
             "" if math.isnan(value) else f"{day},{-value:.{digits}f}"

@@ -17,7 +17,7 @@ from portfolio_sdpo.experiments.statistics.evidence import Evidence, LabelStatis
 from portfolio_sdpo.experiments.statistics.seeds import Comparison, Estimate, Violations
 from portfolio_sdpo.experiments.tables import display_name
 from portfolio_sdpo.report.formats import NONE, Format, number, percent, span, table
-from portfolio_sdpo.report.page import document
+from portfolio_sdpo.report.page import render_document
 
 STYLE = """
 nav { display: flex; flex-wrap: wrap; gap: 6px 16px; margin: 0 0 14px; font-size: .9rem; }
@@ -76,7 +76,7 @@ def render_question_page(answer: QuestionResult) -> str:
         _section("What was run", _provenance(answer)),
         _rules(),
     ]
-    return document(f"Question {question.key}: {question.title}", "\n".join(body), answer.to_json(), style=STYLE)
+    return render_document(f"Question {question.key}: {question.title}", "\n".join(body), answer.to_json(), style=STYLE)
 
 
 def render_index_page(records: Sequence[dict[str, Any]], scale: Scale) -> str:
@@ -96,7 +96,9 @@ def render_index_page(records: Sequence[dict[str, Any]], scale: Scale) -> str:
         *(_summary(record) for record in records),
         _rules(),
     ]
-    return document("The paper’s experiments, reproduced", "\n".join(body), {"records": list(records)}, style=STYLE)
+    return render_document(
+        "The paper’s experiments, reproduced", "\n".join(body), {"records": list(records)}, style=STYLE
+    )
 
 
 def _summary(record: dict[str, Any]) -> str:

@@ -23,7 +23,7 @@ from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.style import STYLE
 from portfolio_sdpo.experiments.tables import display_name, format_percent, format_spread, make_plain_table
 from portfolio_sdpo.report.formats import NONE, table
-from portfolio_sdpo.report.page import document, section
+from portfolio_sdpo.report.page import render_document, render_section
 
 _TITLES = {
     "short": "Safety Gym, eighteen tasks, expected cost at most 25: worlds that are easier to learn in",
@@ -70,12 +70,12 @@ def render_overview_page(overview: SafetyOverview) -> str:
     title = _TITLES[overview.variant]
     body = [
         f"<header><h1>{escape(title)}</h1><p class='sub'>{escape(_count(overview))}</p></header>",
-        section("Return and cost while learning", _picture(overview)),
-        section("Every task", f"<p class='note'>{escape(_NOTE)}</p>" + _html_table(overview)),
-        section("Over all tasks", _html_statistics(overview)),
-        section("What is missing", _html_gaps(overview)),
+        render_section("Return and cost while learning", _picture(overview)),
+        render_section("Every task", f"<p class='note'>{escape(_NOTE)}</p>" + _html_table(overview)),
+        render_section("Over all tasks", _html_statistics(overview)),
+        render_section("What is missing", _html_gaps(overview)),
     ]
-    return document(title, "\n".join(body), describe_overview(overview))
+    return render_document(title, "\n".join(body), describe_overview(overview))
 
 
 def _task_table(task: TaskOverview) -> Table:

@@ -24,13 +24,13 @@ _ENGLISH_RAW = (
     "close", "closelast", "closeprice", "closingprice", "settle", "last", "lastprice", "price", "pxlast", "prc",
     "prccd", "prccm", "dlyprc", "mthprc", "nav", "priceclose", "pxclose", "closepx", "tradeclose", "exchangerate",
     "fixing", "navps", "navpershare", "netassetvalue", "indexvalue", "indexlevel", "priceindex", "obsvalue", "trdprc1",
-    "cfclose", "cflast", "trpriceclose", "clspric", "lastpric", "value",
+    "cfclose", "cflast", "trpriceclose", "clspric", "lastpric", "rate", "px", "prices", "value",
 )  # fmt: skip
 _FOREIGN_RAW = (  # German, Spanish, Portuguese, French, Italian, Dutch, Polish, Nordic, Turkish, Russian, Vietnamese
     "schluss", "schlusskurs", "kurs", "zuletzt", "cierre", "ultimo", "ultima", "precio", "fechamento", "preco",
     "cloture", "dernier", "fermeture", "cours", "chiusura", "prezzo", "slot", "slotkoers", "laatste", "koers",
     "zamkniecie", "kurszamkniecia", "ostatnio", "senaste", "stangning", "sidste", "clot", "son", "simdi", "kapanis",
-    "цена", "закрытие", "dongcua", "valor", "wert", "valeur",
+    "цена", "закрытие", "dongcua", "valor", "wert", "valeur", "siste", "zaviraci", "zavirackurz", "zaroar", "κλεισιμο",
 )  # fmt: skip
 CRSP = ("prc", "dlyprc", "mthprc")
 """Prices that are negative where they are averages of bid and ask."""
@@ -40,7 +40,8 @@ UNADJUSTED = ("closeunadj", "unadjustedclose", "unadjclose", "rawclose", "uclose
 PRICE = ADJUSTED + RAW
 _FOREIGN_OPEN = (
     "erster", "eroffnung", "eroffnungskurs", "apertura", "abertura", "ouverture", "otwarcie", "kursotwarcia", "openen",
-    "oppning", "oppen", "abning", "eroffn", "ouv", "acilis", "откр", "открытие", "mocua",
+    "oppning", "oppen", "abning", "eroffn", "ouv", "acilis", "откр", "открытие", "mocua", "apning", "oteviraci",
+    "nyitoar", "ανοιγμα",
 )  # fmt: skip
 OPEN = (
     "open", "adjopen", "openprice", "openingprice", "priceopen", "pxopen", "opening", "openprc", "prcod", "opnpric",
@@ -48,7 +49,7 @@ OPEN = (
 )  # fmt: skip
 _FOREIGN_HIGH = (
     "hoch", "tageshoch", "hochst", "hochstkurs", "maximo", "maxima", "haut", "plushaut", "massimo", "najwyzszy",
-    "kursmax", "hoog", "hoogste", "hogst", "hoj", "yuksek", "макс", "максимум", "caonhat",
+    "kursmax", "hoog", "hoogste", "hogst", "hoj", "yuksek", "макс", "максимум", "caonhat", "υψηλο",
 )  # fmt: skip
 HIGH = (
     "high", "adjhigh", "highprice", "pricehigh", "pxhigh", "dayhigh", "maximum", "max", "askhi", "prchd", "hghpric",
@@ -56,7 +57,7 @@ HIGH = (
 )  # fmt: skip
 _FOREIGN_LOW = (
     "tief", "tagestief", "tiefst", "tiefstkurs", "minimo", "minima", "bas", "plusbas", "najnizszy", "kursmin", "laag",
-    "laagste", "lagst", "lav", "dusuk", "мин", "минимум", "thapnhat",
+    "laagste", "lagst", "lav", "dusuk", "мин", "минимум", "thapnhat", "χαμηλο",
 )  # fmt: skip
 LOW = (
     "low", "adjlow", "lowprice", "pricelow", "pxlow", "daylow", "minimum", "min", "bidlo", "prcld", "lwpric",
@@ -64,8 +65,9 @@ LOW = (
 )  # fmt: skip
 VOLUME = (
     "volume", "vol", "adjvolume", "volumen", "umsatz", "umsatze", "stuck", "stucke", "wolumen", "obrot", "obroty",
-    "volym", "omsatning", "omzet", "aantal", "cantidad", "quantidade", "quantite", "scambi", "controvalore", "turnover",
-    "amount", "qty", "quantity", "tottrdqty", "tottrdval", "pxvolume", "volumeusd", "volumeusdt",
+    "volym", "omsatning", "omsetning", "omzet", "aantal", "cantidad", "quantidade", "quantite", "scambi",
+    "controvalore",
+    "turnover", "amount", "qty", "quantity", "tottrdqty", "tottrdval", "pxvolume", "volumeusd", "volumeusdt",
     "volumebtc", "volumeeth", "basevolume", "quotevolume", "quoteassetvolume", "takerbuybaseassetvolume",
     "takerbuyquoteassetvolume", "tradecount", "numberoftrades", "nooftrades", "trades", "count", "shrout", "sharesout",
     "tickqty", "tickvol", "tickvolume", "dlyvol", "sharesoutstanding", "numberofshares", "wol", "hac", "объем",
@@ -89,6 +91,8 @@ OTHER = (
     "avgprice", "tradavrgpric", "prvsclsgpric", "oscnpctg", "wap", "cash", "peratio", "pbratio", "pricetobook",
     "pricetoearnings", "dividendyield", "yield", "earnings", "eps", "beta", "sentiment", "sentimentscore", "score",
     "weight", "weights", "position", "signal", "volatility", "drawdown", "shares", "rank", "rating", "strike",
+    "inverse", "inverserate", "actual", "predicted", "prediction", "forecast", "id", "row", "rowid", "rownumber",
+    "rownum", "no", "nr", "seq", "sequence", "obs", "recordid",
 )  # fmt: skip
 NEVER_PRICES = frozenset(VOLUME + RETURN + OTHER)
 NOT_PRICES = frozenset(OPEN + HIGH + LOW) | NEVER_PRICES
@@ -121,7 +125,7 @@ QUALIFIERS = frozenset((
     "total", "average", "avg", "mean", "typical", "weighted", "median", "middle", "previous", "prev", "prior", "base",
     "quote", "daily", "24h", "bar", "tick", "estimated", "theoretical", "reference", "settlement",
     "previousday", "totaltraded", "index", "takerbuy", "takerbuybase", "takerbuyquote", "adj", "adjusted",
-    "deliverable",
+    "deliverable", "offer", "redemption", "repurchase", "sale", "purchase", "subscription",
 ))  # fmt: skip
 """What makes another field of a field, and no security: `Typical Price`, `total_volume`."""
 CURRENCIES = frozenset((
@@ -134,7 +138,7 @@ CURRENCIES = frozenset((
 _NO_SECURITY = frozenset(("date", "datum", "fecha", "time", "timestamp"))
 _SHORT = 5
 """A name in capitals of at most so many letters may be a ticker even if it is in one of the tables: LOW, OPEN, BAS."""
-SIDES = ("bid", "ask", "mid")
+SIDES = ("bid", "ask", "mid", "offer", "buy", "sell")
 """Sides of a quote; BID, ASK and MID are tickers, too."""
 _PUNCTUATION = re.compile(r"[^\w%]|_")
 _NAMELESS = re.compile(r"unnamed\d*(level\d+)?")
@@ -149,9 +153,13 @@ _UNIT_BEHIND = re.compile(
 """A currency behind a name: `Close (USD)`, `AAPL USD`, `price_usd`, `priceUsd`."""
 _INDICATOR = re.compile(
     r"((close|price|adj)_)?(sma|ema|wma|dma|ma|rsi|macd|atr|cci|adx|dx|boll|bb|stoch|mom|roc|obv|vol|std|zscore)"
-    r"[ _.-]?\(?\d+\)?([_ ]\w+)?|close_\d+_(sma|ema)|(macd|boll|bb|stoch|kdj)_\w+",
+    r"[ _.-]?\(?\d+\)?([_ ]\w+)?|close_\d+_(sma|ema)|(macd|boll|bb|stoch|kdj)_\w+|macd",
     re.IGNORECASE,
 )
+_SHORT_INDICATOR = re.compile(r"[Ss]ma|[Ee]ma|[Ww]ma|[Rr]si|[Aa]tr|[Cc]ci|[Aa]dx|[Oo]bv|[Ss]toch")
+"""Written in capitals they are tickers."""
+_RATE = re.compile(r"(DGS|DTB|DFII|TB)\d+(MO|MS)?|DFF|FEDFUNDS|SOFR|EFFR|T\d+Y(\d+[YM]|IE|FF)\w*|MORTGAGE\d+US")
+"""Interest rates under the names of FRED."""
 _TUPLE = re.compile(r"\(\s*['\"].*['\"]\s*,\s*['\"].*['\"]\s*\)")
 _TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+|[^\W_]")
 _SEPARATORS = "._-:|/,=>·"
@@ -193,7 +201,8 @@ def split_unit(name: str) -> tuple[str, str] | None:
     match = _UNIT_BEHIND.fullmatch(name)
     if match is None or match["name"] in CURRENCIES:
         return None
-    return match["name"], match["bracket"] or (match["word"] or match["lower"] or match["camel"]).upper()
+    code = match["bracket"] or match["word"] or (match["lower"] or match["camel"]).upper()
+    return match["name"].removesuffix(" in"), code  # `Kurs in EUR`
 
 
 def has_no_name(name: str) -> bool:
@@ -225,7 +234,12 @@ def is_indicator(name: str) -> bool:
     >>> [is_indicator(name) for name in ("SMA_20", "rsi14", "close_30_sma", "MA", "AAPL")]
     [True, True, True, False, False]
     """
-    return _INDICATOR.fullmatch(name) is not None
+    return _INDICATOR.fullmatch(name) is not None or _SHORT_INDICATOR.fullmatch(name) is not None
+
+
+def is_rate(name: str) -> bool:
+    """Whether the name is that of an interest rate or a spread in FRED's database, such as `DGS10`."""
+    return _RATE.fullmatch(name) is not None
 
 
 def looks_like_ticker(name: str) -> bool:
@@ -252,6 +266,8 @@ def is_field(name: str) -> bool:
     if _split_qualifier(name):
         return True
     tokens = [match[0] for match in _TOKEN.finditer(name)]
+    if len(tokens) > 1 and any(token.lower() == "date" and not may_be_ticker(token) for token in tokens):
+        return True  # `Date Fraction`
     # `Umsatz Stück` is made of two fields, `Settle Date` of a field and of what no security is called; `Close LOW` may
     # be the close of LOW.
     return len(tokens) > 1 and all(
@@ -328,13 +344,15 @@ def find_owner(name: str, securities: Collection[str], separators: str = _SEPARA
 def _trim(text: str, separators: int) -> str:
     """A security without what separates it from its field. separators: how many follow it, 0 = any number before it."""
     text = text.strip()
+    if separators and text[-1:] in ("(", "["):
+        return text[:-1].rstrip()  # `AAPL (Close)`
     if separators:
         arrow = next((mark for mark in ("->", "=>", "__", "::") if text.endswith(mark)), text[-1:])
         text = (
             text.removesuffix(arrow).rstrip() if arrow[-1:] in _SEPARATORS and text != arrow else text
         )  # `.DJI.Close`
     else:
-        text = text.lstrip(_SEPARATORS + " ")
+        text = text.lstrip(_SEPARATORS + " ").removeprefix("of ")
     return text[1:-1] if text[:1] in _BRACKETS and text[-1:] == _BRACKETS[text[0]] else text
 
 

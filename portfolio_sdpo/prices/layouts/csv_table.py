@@ -134,8 +134,11 @@ class CsvTable:
         if not self.sample:
             raise LayoutError("the file has column names and no rows.")
         width, expected = len(self.sample[0]), len(self.names)
-        if width == expected + 1 and self.tickers is None and looks_like_dates([row[0] for row in self.sample]):
-            self.names, expected = ["", *self.names], width  # R writes no name above the names of the rows
+        if width == expected + 1 and self.tickers is None:
+            if not any(row[-1] for row in self.sample):
+                self.names, expected = [*self.names, ""], width  # every row ends with a separator
+            elif normalise_name(self.names[0]) not in DATE and looks_like_dates([row[0] for row in self.sample]):
+                self.names, expected = ["", *self.names], width  # R writes no name above the names of the rows
         if width != expected:
             raise LayoutError(f"row 1 of the data has {width} cells where the header has {expected}; correct the file.")
 

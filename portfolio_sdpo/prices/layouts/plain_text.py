@@ -131,7 +131,9 @@ def _find_header_below(content: bytes, lines: list[tuple[int, str]], separator: 
         if _begins_like_data(rows[-1]):
             break
     number = len(rows) - 2
-    if number < 1 or len(rows[number]) != len(rows[number + 1]) or normalise_name(rows[number][0]) not in DATE:
+    if number < 1 or len(rows[number]) != len(rows[number + 1]) or not (rows[number] and rows[number - 1]):
+        return None
+    if normalise_name(rows[number][0]) not in DATE:
         return None
     above = rows[number - 1]
     between = content[lines[number - 1][0] : lines[number][0]]

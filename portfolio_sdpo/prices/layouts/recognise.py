@@ -41,6 +41,7 @@ from portfolio_sdpo.prices.layouts.refusals import (
     join_names,
     refuse_copies,
     refuse_fields,
+    refuse_holdings,
     refuse_names_of_fields,
     refuse_price_beside_tickers,
     refuse_text,
@@ -84,6 +85,8 @@ def recognise(table: RawTable, options: LayoutOptions) -> Plan:
         raise _without_price(table, date, ticker)
     if options.price is None:
         _refuse_twins([table.names[column] for column in prices], "" if ticker is None else table.names[ticker])
+    if options.layout is None and options.price is None:
+        refuse_holdings(table.names, table.names[prices[0]], None if ticker is None else table.names[ticker])
     if options.layout is None:
         refuse_names_of_fields(table, [c for c in range(len(table.names)) if c not in (date, ticker, *prices)])
     left_out = _find_ticker_columns(table, date) if ticker is None and options.layout is None else []

@@ -23,6 +23,7 @@ from portfolio_sdpo.prices.layouts.column_names import (
     is_index_name,
     is_indicator,
     is_quote,
+    is_rate,
     looks_like_ticker,
     may_be_ticker,
     normalise_name,
@@ -34,6 +35,8 @@ from portfolio_sdpo.prices.layouts.raw_table import RawTable, cells_of
 
 _SHORT_FIELDS = ("o", "h", "l", "c", "v", "vw", "n")
 """What Polygon and others call open, high, low, close, volume, the average price and the number of trades."""
+_WORTH = ("value", "valor", "wert", "valeur")
+_AMOUNTS = ("quantity", "qty", "shares", "cantidad", "quantidade", "quantite", "aantal", "stuck", "stucke")
 _COPY = re.compile(r"(?P<name>.+)\.\d{1,2}")
 """What pandas makes of a name that is there already."""
 _SHILLER = {"P", "D", "E", "CPI"}
@@ -71,13 +74,28 @@ def refuse_copies(names: Sequence[str]) -> None:
             )
 
 
+def refuse_holdings(names: Sequence[str], price: str, ticker: str | None) -> None:
+    """`Value` beside `Quantity`: what a position is worth, and no price."""
+    amounts = [name for name in names if normalise_name(name) in _AMOUNTS]
+    is_bar = any(normalise_name(name) in (*OPEN, *HIGH, *LOW) for name in names)
+    if amounts and normalise_name(price) in _WORTH and not is_bar:
+        layout, options = ("per-ticker", {}) if ticker is None else ("long", {"ticker": ticker})
+        raise LayoutError(
+            f"{price!r} beside {amounts[0]!r} may be what a position is worth and not a price: add a column of prices, "
+            f"or read it as one with {spell_option(layout, **options, price=price)}."
+        )
+
+
 def refuse_fields(names: Sequence[str], prices: Sequence[str], fields: Sequence[str]) -> None:
     """Names of a table that would be wide which may as well be fields of one security."""
-    short = set(names) <= set(_SHORT_FIELDS) and "c" in names and len(names) > 1
+    lower = {name.lower() for name in names}
+    short = (set(names) <= set(_SHORT_FIELDS) and "c" in names and len(names) > 1) or (
+        {"o", "h", "l", "c"} <= lower <= set(_SHORT_FIELDS)
+    )
     shiller = set(names) >= _SHILLER
     unknown = [name for name in names if name not in prices and name not in fields]
     if short or shiller or (prices and sum(map(looks_like_ticker, unknown)) < 2):
-        price = "c" if short else "P" if shiller else prices[0]
+        price = next(name for name in names if name in "cC") if short else "P" if shiller else prices[0]
         raise LayoutError(
             f"{price!r} may be the price of one security or a ticker: read {price} alone with "
             f"{spell_option('per-ticker', price=price)}, or all columns as tickers with --layout wide."
@@ -90,6 +108,17 @@ def refuse_fields(names: Sequence[str], prices: Sequence[str], fields: Sequence[
         )
     known = frozenset(names)
     for name in unknown:
+        bar = [name[:-1] + letter for letter in "OHLV" if name[:-1] + letter in known]
+        if len(name) > 2 and name[-1] == "C" and name[-2] in "_. " and bar:
+            raise LayoutError(
+                f"{bar[0]!r} and {name!r} look like fields of {name[:-2]!r}: rename them, as in "
+                f"'{name[:-2]}.Close', or read all columns as tickers with --layout wide."
+            )
+        if is_rate(name):
+            raise LayoutError(
+                f"{name!r} is called like an interest rate and not like a ticker: drop it, or read all columns as "
+                "tickers with --layout wide."
+            )
         if is_indicator(name):
             raise LayoutError(
                 f"{name!r} is called like an indicator that is computed from prices: drop it, or read all columns as "

@@ -5,12 +5,20 @@ from __future__ import annotations
 import pandas as pd
 
 from portfolio_sdpo.errors import LayoutError
+from portfolio_sdpo.prices.layouts.column_names import looks_like_ticker
 from portfolio_sdpo.prices.layouts.options import spell_option
 from portfolio_sdpo.prices.layouts.plan import Plan
-from portfolio_sdpo.prices.plausibility import are_weights, describe_values, find_open_high_low_close, find_total
+from portfolio_sdpo.prices.plausibility import (
+    are_weights,
+    describe_values,
+    find_open_high_low_close,
+    find_total,
+    find_twins,
+)
 
 _UNITS = {"returns": "decimal", "returns in percent": "percent", "gross returns": "gross"}
 _REASONS = {
+    "sums of money": "holds sums of money that no security costs, such as the value of a company",
     "negative numbers": "holds mostly negative numbers, which prices are not",
     "volumes": "holds numbers that jump like volumes and not like prices",
     "flags": "holds a few whole numbers, zero among them, like flags and not like prices",
@@ -56,4 +64,12 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
             f"{frame.columns[high]!r} is never below and {frame.columns[low]!r} never above the columns beside them, "
             f"so they look like high and low of one security: read it with {ways}, or all columns as tickers with "
             f"{as_prices}."
+        )
+    unknown = [place for place, name in enumerate(frame.columns) if not looks_like_ticker(name)]
+    if plan.layout == "wide" and len(unknown) > 1 and (twins := find_twins(values, unknown)):
+        pair = [str(frame.columns[place]) for place in twins]
+        ways = " or ".join(spell_option("per-ticker", price=name) for name in pair)
+        raise LayoutError(
+            f"{pair[0]!r} and {pair[1]!r} hardly differ in any row, like two prices of one security: read one of them "
+            f"with {ways}, or all columns as tickers with {as_prices}."
         )

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pydantic import field_validator
 
+from portfolio_sdpo.prices.currencies import convert_prices
 from portfolio_sdpo.prices.prices import Prices
 from portfolio_sdpo.prices.sources.base import Progress, SourceSettings, select
 
@@ -28,11 +29,15 @@ class File(SourceSettings):
     """The unit of the numbers if they are returns: decimal, percent, log or gross."""
     to_daily: bool = False
     """Keep the last price of each day of intraday data."""
+    currency: str | None = None
+    """Turn prices of several currencies into this one."""
+    rates: Path | None = None
+    """A file of exchange rates for that."""
 
-    @field_validator("path")
+    @field_validator("path", "rates")
     @classmethod
-    def _absolute(cls, path: Path) -> Path:
-        return path.expanduser().absolute()  # an update may run in another folder
+    def _absolute(cls, path: Path | None) -> Path | None:
+        return path and path.expanduser().absolute()  # an update may run in another folder
 
     def fetch(
         self, tickers: Sequence[str], start: date | None, end: date | None, progress: Progress | None = None
@@ -43,4 +48,5 @@ class File(SourceSettings):
         prices = read_prices(
             self.path, self.layout, self.dayfirst, returns=self.returns, to_daily=self.to_daily, tickers=tickers
         )
-        return select(prices, self.path.name, tickers, start, end, progress)
+        selected = select(prices, self.path.name, tickers, start, end, progress)
+        return selected if self.currency is None else convert_prices(selected, self.currency, self.rates)

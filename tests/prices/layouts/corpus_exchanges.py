@@ -203,7 +203,7 @@ CASES = [
          ways={"--layout wide": {**TWO, "Total": [round(a + b, 2) for a, b in zip(closes(), closes("MSFT"), strict=True)]}}),
     Case("weights", rows("Date,AAPL,MSFT", lambda d, k: f"{d},{share(k)},{1 - share(k):.4f}"), "w.csv", refusal="add up to 1, so that they look like weights",
          ways={"--layout wide": {"AAPL": [share(k) for k in range(ROWS)], "MSFT": [round(1 - share(k), 4) for k in range(ROWS)]}}),
-    Case("a spread beside an index", rows("DATE,SP500,T10Y2Y", lambda d, k: f"{d},{AAPL[k][CLOSE]},{-0.5 + k / 100:.2f}"), "f.csv", refusal="'T10Y2Y' holds mostly negative numbers.*drop the column"),
+    Case("a spread beside an index", rows("DATE,SP500,SLOPE", lambda d, k: f"{d},{AAPL[k][CLOSE]},{-0.5 + k / 100:.2f}"), "f.csv", refusal="'SLOPE' holds mostly negative numbers.*drop the column"),
     Case("prices in brackets", rows("Date,AAPL", lambda d, k: f"{d},({AAPL[k][CLOSE]})"), refusal="'AAPL' holds mostly negative numbers"),
     Case("returns with percent signs", rows("Date,AAPL", lambda d, k: f"{d},{100 * RETURNS[k]:.2f}%"), refusal="in percent and no price.*--returns percent",
          ways={"--returns percent": {"AAPL": [100, *100 * np.cumprod([1 + round(100 * r, 2) / 100 for r in RETURNS])]}}),

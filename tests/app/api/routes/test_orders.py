@@ -116,6 +116,8 @@ def test_damaged_closes_are_no_fault_of_the_caller(
         ({"holdings": [{"ticker": "AAPL", "shares": -1}]}, "bad-account"),
         ({"account": 100, "holdings": HELD}, "bad-account"),
         ({"holdings": [{"ticker": "CASH", "money": 1e17}]}, "bad-account"),
+        ({"holdings": [{"ticker": "CASH", "money": 1e-300}]}, "bad-account"),
+        ({"account": 0.004}, "bad-account"),
         ({"account": -1}, "invalid"),
         ({"account": 1, "lots": 2}, "invalid"),
     ],

@@ -190,6 +190,9 @@ def test_prices_that_cannot_be_used_are_refused(serve: Callable[..., Any], champ
         ({"dates": []}, "invalid"),
     ):
         problem(running.http.post("/weights", json=good | changes), 422, kind)
+    wild = [*good["closes"][:-5], [1e300 * value for value in good["closes"][-5]], *good["closes"][-4:]]
+    told = problem(running.http.post("/weights", json=good | {"closes": wild}), 422, "bad-prices")
+    assert told["detail"].startswith("The champion cannot decide on these prices")
     few = {"dates": good["dates"][-2:], "closes": good["closes"][-2:]}
     assert "more prices" in problem(running.http.post("/weights", json=good | few), 422, "bad-prices")["detail"]
     for content, kind in ((b"", "invalid"), (b"{", "invalid"), (b'{"closes": [[NaN]]}', "invalid")):

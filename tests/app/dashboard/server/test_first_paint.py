@@ -196,7 +196,7 @@ def test_seeds_are_a_band(run: Path):
     """Between the lowest and the highest seed of a day."""
     found = [group for group in group_by_strategy(read_metrics(run)) if len(group.records) > 1][:1]
     tracks = split_by_track(pd.read_parquet(run / "equity.parquet"))
-    spec = figures.curves(tracks, found, "wealth", percent=False)
+    spec = figures.draw_curves(tracks, found, "wealth", percent=False)
     html = draw_sketch(*prepare_figure(spec, legend=True), "wealth")
     curves = html.partition("class='panels'")[2]  # after the legend, which has pictures too
     band = drawn(curves.partition("src='")[2].partition("'")[0])[""]
@@ -210,7 +210,9 @@ def test_names_of_users_stay_words(run: Path):
     record = record | {"strategy": "<img src=x>'&\""}
     found = group_by_strategy([record])
     renamed = {(record["strategy"], record["seed"]): tracks["cash", record["seed"]]}
-    html = draw_sketch(*prepare_figure(figures.curves(renamed, found, "wealth", percent=False), legend=True), "it's")
+    html = draw_sketch(
+        *prepare_figure(figures.draw_curves(renamed, found, "wealth", percent=False), legend=True), "it's"
+    )
     assert "&lt;img src=x&gt;" in html and "<img src=x>" not in html and "it&#x27;s" in html
     # A line that never moves has room above and below.
     assert ">1</span>" in html

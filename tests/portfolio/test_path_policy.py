@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from portfolio_sdpo.portfolio.policy_network import Allocation
+from portfolio_sdpo.portfolio.path_policy import Allocation
 
 
 def paths(seed: int, count: int = 3, length: int = 6, assets: int = 4) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,4 +1,7 @@
-"""Last prices that cannot be trusted yet: dated in the future, or a move that looks like an error."""
+"""The last prices, on which a decision stands: what a reader should know about them, and whether they can be trusted.
+
+They cannot be trusted yet where they are dated in the future, or where a move looks like an error.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,15 @@ from datetime import date
 import numpy as np
 
 from portfolio_sdpo.portfolio.market import Market
+from portfolio_sdpo.prices.cleaning import inspect
 from portfolio_sdpo.prices.cleaning.checks import LARGE_MOVE
+from portfolio_sdpo.prices.prices import Prices
+from portfolio_sdpo.prices.snapshots import Snapshot
+
+RECENT = 10
+"""Sessions that are looked at."""
+KINDS = frozenset({"large-move", "stale-run", "missing-session", "extra-session"})
+"""Findings of cleaning that matter for a decision at the last close."""
 
 
 @dataclass(frozen=True)
@@ -56,3 +67,19 @@ def _skip_large_moves(market: Market, sessions: int) -> int:
     while sessions and (np.abs(market.gross_returns[sessions - 1] - 1.0) > LARGE_MOVE).any():
         sessions -= 1
     return sessions
+
+
+def describe_recent_problems(snapshot: Snapshot) -> tuple[str, ...]:
+    """Sentences about the last sessions: large moves, prices that stand still, missing and carried ones."""
+    manifest = snapshot.manifest
+    tail = snapshot.frame.iloc[-(RECENT + 1) :]
+    report = inspect(Prices(tail, manifest.column, manifest.adjustment), calendar=manifest.request.calendar)
+    found = [finding.sentence for finding in report.warnings if finding.kind in KINDS]
+    first, last = tail.index[min(1, len(tail) - 1)].date(), tail.index[-1].date()
+    for ticker, days in sorted(manifest.carried.items()):
+        recent = [day for day in days if day >= first]
+        if recent and not np.isnan(tail[ticker].iloc[-1]):
+            at = "at the last close" if recent[-1] == last else f"on {recent[-1]}"
+            found.append(f"{ticker} had no price {at}: an earlier one is carried over the gap.")
+    found += [f"{ticker}: nothing came with the last update ({why})." for ticker, why in manifest.failures.items()]
+    return tuple(found)

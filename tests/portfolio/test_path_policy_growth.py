@@ -16,8 +16,7 @@ from portfolio_sdpo.portfolio.acting_learner import WeightSpace, act_as_deployed
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.path_codec import PathCodec
-from portfolio_sdpo.portfolio.path_growth import Deployment, draw_start, grow_as_deployed, grow_from_cash
-from portfolio_sdpo.portfolio.policy_network import Allocation
+from portfolio_sdpo.portfolio.path_policy import Allocation, Deployment, draw_start, grow_as_deployed, grow_from_cash
 from portfolio_sdpo.portfolio.scenarios import Paths
 from portfolio_sdpo.rl.algorithms import ActorSettings
 from portfolio_sdpo.rl.algorithms.base import build_policy

@@ -6,8 +6,8 @@ from datetime import date
 import pandas as pd
 import pytest
 
+from portfolio_sdpo.portfolio.last_prices import find_suspicion
 from portfolio_sdpo.portfolio.market import Market
-from portfolio_sdpo.portfolio.suspicion import find_suspicion
 
 DAYS = pd.bdate_range("2026-11-02", periods=10)  # up to Friday, the 13th
 STEADY = [100.0 + day for day in range(10)]
