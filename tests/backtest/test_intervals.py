@@ -1,6 +1,10 @@
 """The interval of the CVaR of periods: its parts by hand and against scipy, and how often it holds the truth."""
 
+import importlib.util
 import math
+import re
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,3 +125,16 @@ def test_on_few_periods_nothing_is_tested_and_a_breach_is_still_said():
     assert math.isnan(promise.p_value) and math.isnan(promise.interval[0])
     assert check_promise(CALM[:314], CvarLimit(), Bootstrap(draws=20)).tested
     assert check_promise(CALM[:299] - 0.01, CvarLimit()).kept is False
+
+
+def test_the_command_prints_a_table_and_says_what_is_not_tested(monkeypatch, capsys):
+    path = Path(__file__).parents[2] / "benchmarks" / "interval_coverage.py"
+    spec = importlib.util.spec_from_file_location("interval_coverage", path)
+    command = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(command)
+    options = "--only 2 --sessions 252,300 --replications 2 --draws 20"
+    monkeypatch.setattr(sys, "argv", ["interval_coverage.py", *options.split()])
+    command.main()
+    year, least = (line.split(" | ")[1:] for line in capsys.readouterr().out.splitlines()[2:4])
+    assert year == ["252", "not tested", "not tested |"]
+    assert least[0] == "300" and all(re.fullmatch(r"\d+\.0%, \d+\.0%( \|)?", cell) for cell in least[1:])
