@@ -9,7 +9,8 @@ To add commands, put a file into this folder with a function that adds them to t
 It is found automatically (a file whose name starts with `_` is a helper). Its module level may import typer and the
 standard library; torch, pandas, matplotlib, gymnasium and whatever needs them are imported inside the command, so that
 `--help` and the shell's completion answer at once (tests check this). Raise a `PortfolioSdpoError` for what the user
-can correct: it is shown as one sentence, with exit code 1. `_frame` describes the handling of all other errors.
+can correct: it is shown as one sentence, with exit code 2 if it is a `SettingsError` and 1 otherwise. `_frame`
+describes the handling of all other errors.
 """
 
 import sys

@@ -33,7 +33,7 @@ class ProgressLines:
             return
         self._due = now + NEXT
         began, before = self._start
-        pace = (share - before) / (now - began)
+        pace = (share - before) / (now - began) if now > began else 0.0
         left = f", about {describe_seconds((1.0 - share) / pace)} left" if pace > 0.0 else ""
         typer.echo(f"{what} ({share:.0%} done{left})", err=True)
 

@@ -57,7 +57,7 @@ def retrain(
             "--preset",
             metavar="default|paper-stocks|...",
             help="The settings to start from, of which those given here are changes.",
-            show_default="the champion's; default where anything is changed",
+            show_default="the champion's; default where more than caps is changed",
             autocompletion=_completion.presets,
         ),
     ] = None,

@@ -75,8 +75,8 @@ class Identity:
     """How often the file was replaced while this process had it open."""
 
 
-Comparison = Callable[[sa.Connection, Identity, str], str | None]
-"""How the tables of a registry at a place contradict what was known of them, without a full stop; None: not at all."""
+Comparison = Callable[[sa.Connection, Identity, "Database"], str | None]
+"""How the tables of a registry contradict what was known of them, without a full stop; None: not at all."""
 
 
 class Database:
@@ -131,7 +131,9 @@ class Database:
             self._check_file()
             with self.engine.connect() as connection:
                 found = self._read_identity(connection)
-            foreign = self._opened is not None and found.id != self._opened.id
+                foreign = self._opened is not None and found.id != self._opened.id
+                if self._foreign is not None and not foreign:  # before anything is read from tables that have returned
+                    self.distrust(self._find_contradiction(connection, found))
             self._foreign = self._is_foreign() if foreign else None
             if self._foreign is not None:
                 raise self._foreign
@@ -182,9 +184,16 @@ class Database:
                 self._check_file()
 
     def _check_tables(self, connection: sa.Connection, opened: Identity) -> None:
-        """Raise a `RegistryReplacedError` where the tables are not those of the registry that was opened."""
-        if connection.execute(sa.select(identity.c.id)).scalar() != opened.id:
+        """Raise a `RegistryReplacedError` where the tables are not those that were opened, or older ones."""
+        found = connection.execute(sa.select(identity.c.id, identity.c.generation)).one()
+        if found.id != opened.id:
             raise self._is_foreign()
+        self.distrust(self._find_contradiction(connection, Identity(found.id, found.generation)))
+        if self._distrusted is not None:
+            raise self._distrusted
+
+    def _find_contradiction(self, connection: sa.Connection, found: Identity) -> str | None:
+        return None if self._compare is None else self._compare(connection, found, self)
 
     def _check_file(self) -> None:
         """As `_check` for the file alone; a copy of the same registry is used after the error was raised once."""
@@ -205,7 +214,7 @@ class Database:
             if self._opened is not None and current.id != self._opened.id:
                 self._foreign = self._is_foreign()
                 raise self._foreign
-            self.distrust(self._compare(connection, current, self.place) if self._compare else None)
+            self.distrust(self._find_contradiction(connection, current))
         if self._distrusted is not None:
             raise self._distrusted
         raise RegistryReplacedError(

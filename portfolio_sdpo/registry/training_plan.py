@@ -27,7 +27,8 @@ class RetrainSettings(Settings):
     update: bool = False
     """Whether to fetch new prices from the snapshot's source first."""
     preset: str | None = None
-    """None: the champion's settings; `default` if `algo`, `config` or `fee_bps` are given or there is no champion."""
+    """None: the champion's settings, with the `limits` of the config. It is `default` if there is no champion, or if
+    anything else of the config, `algo` or `fee_bps` are given."""
     algo: str | None = None
     """The agent of the preset; None: sdpo."""
     config: dict[str, Any] = Field(default_factory=dict)
@@ -102,7 +103,7 @@ def plan_training(settings: RetrainSettings, champion: CurrentChampion, registry
     snapshot = settings.snapshot
     if snapshot is None and pattern is not None:
         snapshot = pattern.config["data"]["snapshot"]
-    changed = settings.preset or settings.algo or settings.config or settings.fee_bps is not None
+    changed = settings.preset or settings.algo or settings.config.keys() - {"limits"} or settings.fee_bps is not None
     if changed or pattern is None:
         algo = settings.algo or "sdpo"
         if algo == "none":
@@ -115,6 +116,10 @@ def plan_training(settings: RetrainSettings, champion: CurrentChampion, registry
     seed = config["seed"] if settings.seed is None else settings.seed
     try:
         agent_settings = AgentSettings.from_record(pattern.settings)
+        if caps := settings.config.get("limits"):
+            # Caps alone are no reason to leave the champion's other settings.
+            fields = agent_settings.model_dump()
+            agent_settings = AgentSettings.model_validate({**fields, "limits": {**fields["limits"], **caps}})
     except SettingsError:
         raise SettingsError(
             f"preset: the settings of {pattern.id} were written by another version of portfolio_sdpo; name a preset."

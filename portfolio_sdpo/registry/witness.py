@@ -35,7 +35,7 @@ def note_heads(database: Database, identity: Identity) -> str | None:
 
     While something contradicts it, transactions of this process are refused.
     """
-    noted = _read(database.place) if database.embedded else database.noted
+    noted = _get_note(database)
     with database.reading(still=True, trusted=False) as connection:
         problem = _find_contradiction(connection, identity, noted)
         heads = connection.execute(sa.select(schema.heads).where(schema.heads.c.name.in_(LOGS))).all()
@@ -61,12 +61,16 @@ def find_replacement(database: Database, identity: Identity) -> str | None:
     if not database.embedded:
         return None
     with database.reading(still=True, trusted=False) as connection:
-        return compare_with_note(connection, identity, database.place)
+        return compare_with_note(connection, identity, database)
 
 
-def compare_with_note(connection: sa.Connection, identity: Identity, place: str) -> str | None:
-    """As `find_replacement`, within a transaction on the registry at that place."""
-    return _find_contradiction(connection, identity, _read(place))
+def compare_with_note(connection: sa.Connection, identity: Identity, database: Database) -> str | None:
+    """As `find_replacement`, within a transaction."""
+    return _find_contradiction(connection, identity, _get_note(database))
+
+
+def _get_note(database: Database) -> dict[str, Any]:
+    return _read(database.place) if database.embedded else database.noted
 
 
 def _read(place: str) -> dict[str, Any]:

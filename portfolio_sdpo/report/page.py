@@ -89,6 +89,7 @@ ul.notes { margin: 8px 0 0; padding-left: 20px; font-size: .86rem; }
   thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
   table, caption, tbody, tr, tbody th { display: block; } tbody th { position: static; white-space: normal; }
   tbody tr { padding: 6px 0; border-bottom: 1px solid var(--line); }
+  tr.first-benchmark { border-top: 2px solid var(--line); } tr.first-benchmark > * { border-top: 0; }
   th, td { border-bottom: 0; padding: 2px 0; }
   td { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0 12px; white-space: normal; }
   td::before { content: attr(data-label); color: var(--muted); text-align: left; grid-row: 1 / 20; }

@@ -120,6 +120,14 @@ def test_caps_are_handed_down(local: Registry, sample: pd.DataFrame, prices: Cal
             assert max((w for name, w in weights.items() if name != "CASH"), default=0.0) <= 0.05
 
 
+def test_caps_alone_change_nothing_else_of_the_champion(local: Registry, sample: pd.DataFrame, prices):
+    first = local.model(go(local, prices(sample)).model_id)
+    done = retrain(RetrainSettings(config={"limits": {"max_weight": 0.05}}, holdout=20), registry=local)
+    second = local.model(done.model_id)
+    assert second.settings["limits"]["max_weight"] == 0.05 and "started from scratch" in done.reason
+    assert {**second.settings, "limits": first.settings["limits"]} == dict(first.settings)
+
+
 def test_same_again_is_nothing(local: Registry, sample: pd.DataFrame, prices: Callable[..., str]):
     prices(sample)
     first = go(local, "mine")

@@ -80,9 +80,10 @@ def _backtest_form(snapshots: tuple[str, ...]) -> BacktestRequest | None:
         algos = st.multiselect(
             RUN_LABELS["algo"],
             list(base.agents),
+            default=list(base.shown),
             format_func=lambda name: make_agent_title(name, base.agents[name].model_dump()),
             key=f"algos-{preset}",
-            help="Agents train during the backtest, which takes minutes.",
+            help="The policy of the preset default is trained already. Others train during the backtest, for minutes.",
         )
         usual = [name for name in USUAL if name in STRATEGIES]
         strategies = st.multiselect(

@@ -28,7 +28,10 @@ _FITTED = """
 .sdpo details { margin-top: 0; }
 .sdpo .nobr { white-space: nowrap; }
 /* Streamlit's own grey is 4.3:1 on white, and text of this size needs 4.5:1. */
-[data-testid=stCaptionContainer], [data-testid=stCaptionContainer] p { color: light-dark(#5f6b76, #9aa6b1) !important; }
+[data-testid=stCaptionContainer], [data-testid=stCaptionContainer] p { opacity: 1 !important;
+  color: light-dark(#5f6b76, #9aa6b1) !important; }
+/* One colour of buttons cannot carry white text and be read on black: the chosen one of several has another. */
+button[data-selected=true] p { color: light-dark(#005a8c, #7fc4f2) !important; }
 /* All that is chosen can be seen, on as many lines as it takes. */
 [data-testid=stMultiSelectTagsContainer] { flex-wrap: wrap !important; mask-image: none !important;
   -webkit-mask-image: none !important; height: auto !important; max-height: 9.5rem; overflow: hidden auto !important;

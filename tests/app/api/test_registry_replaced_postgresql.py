@@ -112,6 +112,8 @@ def test_an_older_state_by_the_tools_of_postgresql_is_refused(
     time.sleep(0.3)  # the next look notes them
     postgres.sql(f"DROP SCHEMA {place} CASCADE")
     postgres.run("psql", *connect, "-q", "-v", "ON_ERROR_STOP=1", "--single-transaction", "-f", str(dump))
+    with pytest.raises(RegistryReplacedError):  # not even before the service looks
+        registry.append_audit([AuditEntry("r", {"CASH": 1.0}, "a" * 64)])
     running.settle("registry-replaced")
     for _ in range(rows + 3):  # refused for as long as it is there, and nothing is written to it
         problem(running.http.get("/weights"), 503, "registry-replaced")

@@ -76,7 +76,7 @@ def test_the_command_names_the_extra(monkeypatch: pytest.MonkeyPatch, name: str)
 def test_the_command_refuses_a_taken_port():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = CliRunner().invoke(cli.build_app(), ["dashboard", "--no-open", "--port", str(taken.getsockname()[1])])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "choose another port with --port" in result.stderr
 
 

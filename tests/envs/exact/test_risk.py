@@ -100,7 +100,7 @@ def test_a_bound_that_does_not_bind_changes_nothing():
 
 
 def test_an_unreachable_variance_tells_the_best_slack():
-    with pytest.raises(InfeasibleConstraintError, match=r"calmest has 0\.5") as caught:
+    with pytest.raises(InfeasibleConstraintError, match=r"lowest has 0\.5") as caught:
         solve_variance(one_state([0, 1], [0.5, 1], horizon=2), bound=0.2, discount=1.0)
     assert caught.value.best_slack == pytest.approx(-0.3)
 

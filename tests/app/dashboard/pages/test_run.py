@@ -21,8 +21,8 @@ def start(page: Any) -> None:
 def test_a_backtest_started_here_finishes_and_appears(visit: Callable, work: str, work_home: Path):
     visitor = visit()
     page = visitor.open(work, "run")
-    # Two of the six: the others can be walked just as well, but take longer.
-    for name in ("minimum-variance", "minimum-cvar", "maximum-return", "buy-and-hold"):
+    # Two of the six: the others can be simulated just as well, but take longer; so does the agent, which is chosen.
+    for name in ("SDPO (shared)", "minimum-variance", "minimum-cvar", "maximum-return", "buy-and-hold"):
         tag = page.locator("[data-testid=stMultiSelect] [data-tag]", has_text=name)
         tag.get_by_role("button").click()
         tag.wait_for(state="detached")

@@ -198,6 +198,6 @@ def test_nobody_listens_for_others_without_a_key_to_log_in_with(registry: Regist
         return CliRunner().invoke(cli.build_app(), ["dashboard", "--no-open", "--host", "0.0.0.0", "--port", "0"])
 
     registry.create_key("reader", "read")
-    assert start().exit_code == 1 and "no API key to log in with" in start().stderr
+    assert start().exit_code == 2 and "no API key to log in with" in start().stderr
     registry.create_key("desk", "train")
     assert start().exit_code == 0
