@@ -87,6 +87,10 @@ class PostedDecisions:
             market, data = load_latest_frame(frame, model.config["cash"])
             held = None if body.held is None else _make_weights(body.held, model.assets)
             market, remarks = leave_out_suspicious(market, day, self.settings.suspicious, model.as_of)
+            last = market.dates[-1]
+            if not frame.loc[pd.Timestamp(last)].notna().any():
+                # Some agents decide on an empty row: everything would be sold because nothing arrived.
+                raise ProblemError("bad-prices", f"closes: no stock has a close on {last}: send those of that day.")
         except (PortfolioSdpoError, NotServableError) as error:
             raise ProblemError("bad-prices", str(error)) from None
         try:

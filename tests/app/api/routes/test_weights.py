@@ -13,7 +13,9 @@ from portfolio_sdpo.backtest.shielded import shield_strategy
 from portfolio_sdpo.backtest.simulate import simulate
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import load_market
+from portfolio_sdpo.portfolio.presets import plan
 from portfolio_sdpo.portfolio.shield import shield, shield_within
+from portfolio_sdpo.portfolio.store import train_agent
 from portfolio_sdpo.prices.snapshots import Store, content_hash
 from portfolio_sdpo.registry import Registry
 
@@ -201,6 +203,21 @@ def test_prices_that_cannot_be_used_are_refused(serve: Callable[..., Any], champ
         problem(running.http.post("/weights", content=content, headers={"Content-Type": "text/csv"}), 422, "invalid")
     for header in ({"Content-Type": "text/plain"}, {}):
         problem(running.http.post("/weights", content=b"x", headers=header), 415, "unsupported-media-type")
+
+
+def test_an_empty_last_row_sells_nothing(serve: Callable[..., Any], registry: Registry):
+    """The shared policy, which the package serves by default, needs no training and would decide on it."""
+    frame = save_snapshot("until-june", "2021-06-30")
+    settings = plan("default", ["sdpo"]).agents["sdpo"]
+    registry.promote(
+        registry.add_model(train_agent(settings, snapshot="until-june", label="shared").folder).id, "first"
+    )
+    body = body_of(frame)
+    running = serve(fail_to_cash=True)
+    assert running.http.post("/weights", json=body).json()["weights"]["CASH"] < 1.0
+    body["closes"][-1] = [None] * len(body["tickers"])
+    refused = problem(running.http.post("/weights", json=body), 422, "bad-prices")
+    assert "no stock has a close on 2021-06-30" in refused["detail"]
 
 
 def test_suspicious_prices_that_are_sent_are_held_or_refused(serve: Callable[..., Any], champion: Callable[..., str]):
