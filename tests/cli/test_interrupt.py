@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -26,6 +27,7 @@ from portfolio_sdpo.registry import Registry
 from ..forks import Forked, Forks
 
 Interrupted = Callable[[str, Callable[[], object]], str]
+PROGRESS = re.compile(r" \(\d+% done(, about .+ left)?\)$")
 PATIENCE = 300.0
 """Seconds; a machine may be busy."""
 AGENT = """
@@ -65,7 +67,8 @@ def interrupted(forks: Forks) -> Iterator[Callable[[str, Callable[[], object]], 
         out, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130, out + errors
         assert "Traceback" not in errors + out
-        return errors
+        # A slow machine may have told the progress before.
+        return "".join(each for each in errors.splitlines(keepends=True) if not PROGRESS.search(each))
 
     yield run
     for process in started:
