@@ -82,6 +82,8 @@ def fill(folder: Path) -> None:
                 ),
                 agents=[Agent(learning, seed, "sdpo") for seed in seeds],
             )
+            # Names of backtests have the second in them, and in their order the later one is the newer one.
+            time.sleep(1.1)
         save_prices("prices", -2)
         with Registry.open() as registry:
             for seed in (3, 4):

@@ -145,5 +145,7 @@ def test_one_backtest_and_one_strategy_can_be_named_in_the_address(visit: Callab
     run = list_records(filled_home / "backtests")[0].name
     page = visit().open(filled, f"compare?run={run}&strategy=cash&strategy=equal-weight&against=cash")
     rows = page.locator("table:has(th:text('Final wealth')) tbody tr")
+    rows.first.wait_for()
     assert [row.get_attribute("data-row") for row in rows.all()] == ["equal-weight", "cash"]
+    page.locator("table:has(th:text('Excess growth')) tbody tr").first.wait_for()
     assert page.locator("table:has(th:text('Excess growth')) tbody tr").count() == 1
