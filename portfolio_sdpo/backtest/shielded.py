@@ -108,8 +108,9 @@ class ShieldedStrategy:
             decided, wanted = False, _rescale(held, self._asked, history)
         result = shield_within(wanted, history, self.limit, self.limits, held=held, record=account)
         if decided:
-            capped = self.limits.cap(wanted, None, history.assets)
-            self._asked = np.where(np.isin(history.assets, result.removed), 0.0, capped)
+            # No more than this decision may trade: the rest is left to the next one, not to the days in between.
+            allowed_now = self.limits.apply(wanted, held, None, assets=history.assets)
+            self._asked = np.where(np.isin(history.assets, result.removed), 0.0, allowed_now)
         self.days.append(_describe_day(history, decided, result) | {"findings": " ".join(result.findings)})
         invested, allowed = float(held[1:].sum()), float(result.weights[1:].sum())
         if not decided and abs(allowed - invested) <= self.band * invested:

@@ -122,7 +122,8 @@ def retrain(
         if execution is not None:
             changes["execution"] = execution
         if caps := read_limits(max_weight, max_turnover, groups):
-            changes["limits"] = {**changes.get("limits", {}), **caps}
+            known = changes.get("limits", {})
+            changes["limits"] = {**known, **caps} if isinstance(known, dict) else known
         settings = RetrainSettings(
             snapshot=snapshot,
             update=update,

@@ -86,6 +86,10 @@ class PortfolioDynamics:
     """The dynamics that both environments share: scenario tables, and what a decision does ([A] or [B, A] arrays)."""
 
     def __init__(self, scenarios: Scenarios, fee: float, limits: Limits, execution: Execution) -> None:
+        if limits.groups:
+            raise SettingsError(
+                "limits: groups are named by tickers, which scenarios do not have; give max_weight and max_turnover."
+            )
         self.scenarios, self.fee, self.limits = scenarios, check_fee(fee), limits
         self.late = check_execution(execution) == "next-close"
         self.assets = int(scenarios.gross_returns.shape[1])

@@ -21,7 +21,8 @@ from portfolio_sdpo.common.files import CONFIG
 from portfolio_sdpo.errors import DataQualityError, NotFittedError, SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
 from portfolio_sdpo.portfolio.allocator_parameters import check_parameters, find_limits, read_parameters
-from portfolio_sdpo.portfolio.limits import read_held
+from portfolio_sdpo.portfolio.groups import read_groups
+from portfolio_sdpo.portfolio.limits import GroupLimit, read_held
 from portfolio_sdpo.portfolio.market import Array, Market, all_cash, load_latest_frame
 from portfolio_sdpo.portfolio.presets import NO_AGENT, Plan, plan
 from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
@@ -293,6 +294,11 @@ class SafeAllocator:
         changed = [f"{name}={text}" for name, text in given.items() if text != repr(PARAMETERS[name])]
         return f"{type(self).__name__}({', '.join(changed)})"
 
+    def find_groups(self) -> tuple[GroupLimit, ...]:
+        """The limits of groups; a fitted policy keeps those that it was fitted with, whatever becomes of the file."""
+        fitted = getattr(self, "_groups", None)
+        return fitted[1] if fitted is not None and fitted[0] is self.groups else read_groups(self.groups)
+
     def _plan(self) -> Plan:
         """The settings of agent, fee and cash; an error names the parameter that is wrong."""
         check_parameters(self)
@@ -357,6 +363,7 @@ class SafeAllocator:
     def _remember(self, agent: Agent, market: Market, data: dict[str, Any]) -> None:
         """Keep what the agent has learned as the content of its files."""
         config = describe(agent, market, self._plan().cash, data)
+        self._groups = self.groups, agent.settings.limits.groups
         groups = agent.settings.limits.model_dump(mode="json")["groups"] or None
         given = {**self.get_params(), "groups": groups}
         config["allocator"] = to_jsonable_python(given, fallback=lambda value: value.item())

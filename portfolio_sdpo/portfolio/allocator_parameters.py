@@ -9,7 +9,6 @@ import numpy as np
 
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.agent import AgentSettings
-from portfolio_sdpo.portfolio.groups import read_groups
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.presets import NO_AGENT, PRESETS
 
@@ -43,7 +42,7 @@ def find_limits(policy: SafeAllocator) -> Limits:
     """What the parameters say about weights and turnover."""
     cap, pace = (None if value is None else float(value) for value in (policy.max_weight, policy.max_turnover))
     try:
-        return Limits(max_weight=cap, max_turnover=pace, groups=read_groups(policy.groups))
+        return Limits(max_weight=cap, max_turnover=pace, groups=policy.find_groups())
     except SettingsError as error:
         raise SettingsError(str(error).removeprefix("Limits.")) from None
 
@@ -62,7 +61,7 @@ def read_parameters(config: Mapping[str, Any]) -> dict[str, Any]:
         "algorithm": config["label"] if config["label"] in PRESETS["default"].agents else "sdpo",
         "settings": settings,
         "seed": config["seed"],
-        **{name: limits[name] for name in LIMITS if limits[name]},
+        **{name: limits[name] for name in LIMITS if limits[name] not in (None, [], ())},
         **{name: given[name] for name in ("max_weight", "shield", "retrain") if name in given},
     }
 

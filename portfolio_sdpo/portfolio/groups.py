@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ def read_groups(source: str | os.PathLike[str] | pd.DataFrame | Sequence[Any] | 
     try:
         return tuple(GroupLimit.model_validate(each) for each in source)
     except SettingsError as error:
-        raise SettingsError(f"groups: {str(error).removeprefix('GroupLimit.')}") from None
+        raise SettingsError(f"groups: {re.sub(r'^GroupLimit[.:] *', '', str(error))}") from None
     except (TypeError, ValueError):
         raise SettingsError(
             f"groups: must be a CSV file or a frame with the columns {TICKER}, {GROUP} and {LIMIT} (got {source!r})."

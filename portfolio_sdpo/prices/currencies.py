@@ -34,29 +34,34 @@ def convert_prices(prices: Prices, currency: str, rates: Path | None) -> Prices:
             f"--currency: nothing says which currency {unknown[0]} is in; add a column `currency` to the file, or the "
             "currency to the name of its column, as in `Close (EUR)`."
         )
+    if currency in HUNDREDTHS:
+        raise SettingsError(f"--currency: {currency} are hundredths of {HUNDREDTHS[currency]}; give that currency.")
     needed = {prices.currencies[ticker] for ticker in prices.frame.columns} - {currency}
     if not needed:
         return prices
-    if rates is None:
+    foreign = sorted(each for each in needed if HUNDREDTHS.get(each) != currency)
+    if foreign and rates is None:
         raise SettingsError(
-            f"--currency: {', '.join(sorted(needed))} can only be turned into {currency} with exchange rates; name a "
-            f"file of them with --rates, whose columns are pairs such as {_spell(sorted(needed)[0], currency)}."
+            f"--currency: {', '.join(foreign)} can only be turned into {currency} with exchange rates; name a file of "
+            f"them with --rates, whose columns are pairs such as {_spell(foreign[0], currency)}."
         )
-    table = _read_rates(rates)
-    factors = {each: _find_factor(table, each, currency, pd.DatetimeIndex(prices.frame.index), rates)
+    table = pd.DataFrame() if rates is None else _read_rates(rates)
+    place = Path() if rates is None else rates
+    factors = {each: _find_factor(table, each, currency, pd.DatetimeIndex(prices.frame.index), place)
                for each in sorted(needed)}  # fmt: skip
     companions = {
         kind: frame if kind == "splits" else _multiply(frame, prices, factors)
         for kind, frame in prices.companions.items()
     }
     frame = _multiply(prices.frame, prices, factors)
-    _refuse_lost_prices(prices, frame, currency, rates)
+    _refuse_lost_prices(prices, frame, currency, place)
+    source = f" at the rates of {place.name}" if foreign else ""
     return replace(
         prices,
         frame=frame,
         companions=companions,
         currencies=dict.fromkeys(prices.frame.columns, currency),
-        notes=(*prices.notes, f"Turned from {', '.join(sorted(needed))} into {currency} at the rates of {rates.name}."),
+        notes=(*prices.notes, f"Turned from {', '.join(sorted(needed))} into {currency}{source}."),
     )
 
 

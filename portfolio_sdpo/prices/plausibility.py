@@ -27,6 +27,7 @@ FEW_ROWS = 4
 MOST_MONEY = 1e10
 """No security has such a price in any currency, and many a company such a value."""
 FEWEST_ROWS = 10
+TINY_MOVE = 1e-3
 """With fewer values nothing is said about returns and volumes."""
 MANY_ROWS = 20
 """With fewer values nothing is said about gross returns, and about volumes that are no whole numbers."""
@@ -129,8 +130,11 @@ def find_twins(values: Values, columns: Sequence[int]) -> tuple[int, int] | None
         pair = pair[(pair > 0).all(axis=1) & np.isfinite(pair).all(axis=1)]
         if len(pair) >= FEWEST_ROWS:
             ratios = np.log(pair[:, 0] / pair[:, 1])
-            is_close = np.abs(ratios).max() < 0.1 and np.median(np.abs(ratios)) < 0.02
-            moves = np.log(pair[:, 0]).std()
+            levels = np.log(pair[:, 0])
+            # Two securities of about the same price drift apart by more than the moves of a few sessions.
+            together = ratios.std() < max(np.diff(levels).std(), TINY_MOVE)
+            is_close = together and np.abs(ratios).max() < 0.1 and np.median(np.abs(ratios)) < 0.02
+            moves = levels.std()
             if is_close or (moves > 0.005 and ratios.std() < 0.05 * moves):
                 return one, other
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +13,7 @@ from pydantic import Field
 
 from portfolio_sdpo.errors import RegistryError, RegistryUnavailableError, SettingsError
 from portfolio_sdpo.portfolio.agent import Agent, AgentSettings
+from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Cash, Market
 from portfolio_sdpo.portfolio.presets import plan as plan_preset
 from portfolio_sdpo.portfolio.shared_policy import SharedPolicySettings
@@ -28,7 +31,7 @@ class RetrainSettings(Settings):
     """Whether to fetch new prices from the snapshot's source first."""
     preset: str | None = None
     """None: the champion's settings, with the `limits` of the config. It is `default` if there is no champion, or if
-    anything else of the config, `algo` or `fee_bps` are given."""
+    anything else of the config, `algo` or `fee_bps` are given; the champion's `limits` stay even then."""
     algo: str | None = None
     """The agent of the preset; None: sdpo."""
     config: dict[str, Any] = Field(default_factory=dict)
@@ -109,22 +112,48 @@ def plan_training(settings: RetrainSettings, champion: CurrentChampion, registry
         if algo == "none":
             raise SettingsError("algo: nothing can be trained without an agent; name one.")
         preset = settings.preset or "default"
-        planned = plan_preset(preset, [algo], config=settings.config, fee_bps=settings.fee_bps, cash=settings.cash)
+        config = settings.config
+        if settings.preset is None and pattern is not None:
+            # Caps are the champion's own, whatever else is changed, and end with a preset that is asked for.
+            caps = _find_limits(pattern) | _read_caps(config)
+            config = {**config, "limits": caps} if caps else config
+        planned = plan_preset(preset, [algo], config=config, fee_bps=settings.fee_bps, cash=settings.cash)
         return TrainingPlan(planned.agents[algo], settings.seed or 0, algo, planned.cash, snapshot)
     config = pattern.config
     cash = config["cash"] if settings.cash is None else plan_preset("default", ["none"], cash=settings.cash).cash
     seed = config["seed"] if settings.seed is None else settings.seed
     try:
         agent_settings = AgentSettings.from_record(pattern.settings)
-        if caps := settings.config.get("limits"):
-            # Caps alone are no reason to leave the champion's other settings.
-            fields = agent_settings.model_dump()
-            agent_settings = AgentSettings.model_validate({**fields, "limits": {**fields["limits"], **caps}})
     except SettingsError:
         raise SettingsError(
             f"preset: the settings of {pattern.id} were written by another version of portfolio_sdpo; name a preset."
         ) from None
+    if caps := _read_caps(settings.config):
+        # Caps alone are no reason to leave the champion's other settings.
+        limits = Limits.model_validate({**agent_settings.limits.model_dump(), **caps})
+        agent_settings = agent_settings.model_copy(update={"limits": limits})
     return TrainingPlan(agent_settings, seed, config["label"], cash, snapshot)
+
+
+def _read_caps(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The table `limits` of a configuration, checked."""
+    caps = config.get("limits", {})
+    if not isinstance(caps, Mapping):
+        raise SettingsError(f"limits: must be a table such as [limits] with max_weight = 0.4 (got {caps!r}).")
+    try:
+        Limits.model_validate(caps)
+    except SettingsError as error:
+        raise SettingsError(re.sub(r"^Limits[.:] *", "limits: ", str(error))) from None
+    return dict(caps)
+
+
+def _find_limits(model: Model) -> dict[str, Any]:
+    """The champion's caps, as far as its settings can be read."""
+    try:
+        limits = AgentSettings.from_record(model.settings).limits
+        return limits.model_dump(exclude_defaults=True)
+    except SettingsError:
+        return {}
 
 
 def explain_nothing_new(plan: TrainingPlan, market: Market, champion: CurrentChampion) -> str | None:

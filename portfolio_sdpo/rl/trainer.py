@@ -210,7 +210,7 @@ class Trainer:
         Raises `InfeasibleConstraintError` if the end comes while the algorithm is still looking for a feasible policy.
         An interrupt (Ctrl-C) completes the iteration and saves it before it is raised; a second one is raised at once.
         """
-        if is_alive(self.folder / ALIVE):
+        if self._is_in_use():
             raise RunError(
                 f"another process is training in {self.folder}: wait until it has ended, or stop it; then run the same "
                 "command again, and it continues from the checkpoint of that process."
@@ -240,6 +240,14 @@ class Trainer:
         if not enough:
             self.algorithm.finish(self.iteration)
         return self.rows
+
+    def _is_in_use(self) -> bool:
+        """Whether another process trains here, and does not only look whether somebody does, which takes a moment."""
+        for _ in range(5):
+            if not is_alive(self.folder / ALIVE):
+                return False
+            time.sleep(0.05)
+        return True
 
     def _iterate(self) -> LogRow:
         row: LogRow = {"iteration": float(self.iteration)}

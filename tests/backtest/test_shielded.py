@@ -10,6 +10,7 @@ from portfolio_sdpo.backtest.strategies import AllCash, BuyAndHold, EqualWeight
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.calibrated_shield import BAND, forecast_volatility, largest_exposure
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
+from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.shield import shield
 
@@ -219,3 +220,28 @@ def test_forms_by_name():
     assert isinstance(old, FilteredShieldStrategy) and (old.lookback, old.execution) == (77, "same-close")
     with pytest.raises(SettingsError, match="band"):
         ShieldedStrategy(AllCash(), LIMIT, band=1.0)
+
+
+class Switch:
+    """From mostly the first stock to the second, decided every 20 sessions."""
+
+    name, every = "switch", 20
+
+    def __init__(self):
+        self.decisions = 0
+
+    def decide(self, history, held):
+        self.decisions += 1
+        return np.array([0.7, 0.3, 0.0, 0.0] if self.decisions <= 3 else [0.1, 0.0, 0.9, 0.0])
+
+
+def test_between_decisions_a_limit_on_turnover_buys_nothing_that_is_to_be_sold():
+    """The rest of a change is left to later decisions: meanwhile the stock that is to go never grows."""
+    market = Market.from_prices(stormy(440))
+    limits = Limits(max_turnover=0.1)
+    strategy = ShieldedStrategy(Switch(), CvarLimit(bound=-0.95), limits=limits)
+    track = simulate(market, strategy, limits=limits.caps)
+    first = track.weights[:, 1]
+    begin = int(np.argmax(track.weights[:, 2] > 0.01))
+    assert begin > 0 and first[-1] < 0.02 and track.weights[-1, 2] > 0.5
+    assert np.diff(first[begin:]).max() < 0.01

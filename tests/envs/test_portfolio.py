@@ -18,7 +18,7 @@ from portfolio_sdpo.envs.portfolio import (
     observation_slices,
 )
 from portfolio_sdpo.errors import HistoryError, SettingsError, WeightsError
-from portfolio_sdpo.portfolio.limits import Limits, Simplex
+from portfolio_sdpo.portfolio.limits import GroupLimit, Limits, Simplex
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.scenarios import window_paths
 from tests.envs.portfolio_examples import CASH, SAME_CLOSE, A, B, by_hand, nan, play
@@ -33,6 +33,12 @@ def test_gymnasium_accepts_the_environment(make_prices, scenarios):
     limits = Limits(max_weight=0.5, max_turnover=0.4)
     env = gymnasium.make(PORTFOLIO, prices=prices, fee_bps=10, cash_rate=0.02, scenarios=scenarios, limits=limits)
     check_env(env.unwrapped)
+
+
+def test_limits_of_groups_are_refused_before_the_first_step(make_prices):
+    limits = Limits(groups=[GroupLimit(name="pair", tickers=("S0", "S1"), max_weight=0.4)])
+    with pytest.raises(SettingsError, match="limits: groups are named by tickers, which scenarios do not have"):
+        gymnasium.make(PORTFOLIO, prices=make_prices(4, stocks=5), limits=limits)
 
 
 def test_gymnasium_makes_both_kinds(make_prices):

@@ -180,6 +180,19 @@ def test_caps_and_turnover_are_part_of_what_is_saved(frame, tmp_path):
         policy.set_params(max_weight=0.5).save(tmp_path / "other")
 
 
+def test_a_fitted_policy_needs_no_file_of_groups(frame, tmp_path):
+    path = tmp_path / "groups.csv"
+    path.write_text("ticker,group,max_weight\nS0,pair,0.25\nS1,pair,\n")
+    policy = SafeAllocator(**COMMON, groups=str(path), seed=3).fit(frame.iloc[:140])
+    weights = policy.predict(frame)
+    path.unlink()
+    moved = pickle.loads(pickle.dumps(policy))
+    for each in (policy, moved, SafeAllocator.load(moved.save(tmp_path / "saved"))):
+        pd.testing.assert_series_equal(each.predict(frame), weights)
+    with pytest.raises(SettingsError, match="groups: there is no file"):
+        policy.set_params(groups=str(tmp_path / "other.csv")).predict(frame)
+
+
 def test_a_backtest_keeps_a_policy_within_its_own_limits(frame):
     policy = SafeAllocator(**COMMON, max_turnover=0.1, max_weight=0.2, seed=3)
     result = backtest(frame, {"slow": policy, "1/N": "equal-weight"}, start=frame.index[100], intervals=False)

@@ -63,6 +63,21 @@ def test_prices_raw_closes_and_dividends_are_in_one_currency(tmp_path, prices, s
     assert any("Turned from EUR, GBX into USD" in note for note in snapshot.manifest.notes)
 
 
+def test_pence_become_pounds_without_a_rate(tmp_path, store):
+    path = tmp_path / "pence.csv"
+    lines = [
+        f"{day:%Y-%m-%d},{ticker},{price + row},{currency}"
+        for row, day in enumerate(DAYS)
+        for ticker, (price, currency) in {"VOD": (80.0, "GBX"), "BP": (5.0, "GBP")}.items()
+    ]
+    path.write_text("date,ticker,close,currency\n" + "\n".join(lines) + "\n")
+    snapshot = convert(path, "GBP", None, store)
+    np.testing.assert_allclose(snapshot.frame["VOD"], (80 + np.arange(8)) / 100)
+    assert "Turned from GBX into GBP." in snapshot.manifest.notes
+    with pytest.raises(SettingsError, match="--currency: GBX are hundredths of GBP; give that currency"):
+        convert(path, "GBX", None, store)
+
+
 def test_an_update_converts_again(tmp_path, prices, store):
     rates(tmp_path)
     before = convert(prices, "USD", tmp_path / "rates.csv", store)

@@ -26,6 +26,7 @@ from portfolio_sdpo.portfolio.market import load_latest
 from portfolio_sdpo.portfolio.store import train_agent
 from portfolio_sdpo.registry import Registry
 from portfolio_sdpo.registry.retrain import RetrainSettings, retrain
+from portfolio_sdpo.registry.training_plan import load_champion, plan_training
 from portfolio_sdpo.report.result import run_backtest
 from tests.registry.retrain_examples import QUICK, go
 
@@ -126,6 +127,29 @@ def test_caps_alone_change_nothing_else_of_the_champion(local: Registry, sample:
     second = local.model(done.model_id)
     assert second.settings["limits"]["max_weight"] == 0.05 and "started from scratch" in done.reason
     assert {**second.settings, "limits": first.settings["limits"]} == dict(first.settings)
+
+
+def test_another_fee_leaves_the_caps_and_a_preset_does_not(local: Registry, sample: pd.DataFrame, prices):
+    go(local, prices(sample), config={**QUICK, "limits": {"max_weight": 0.05}})
+    champion = load_champion(local)
+    for settings in (RetrainSettings(fee_bps=7), RetrainSettings(config={"limits": {"max_turnover": 0.5}})):
+        assert plan_training(settings, champion, local).settings.limits.max_weight == 0.05
+    assert plan_training(RetrainSettings(preset="default"), champion, local).settings.limits.max_weight is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ({"max_weight": 3}, "limits: .*max_weight|max_weight"),
+        ({"max_wait": 0.3}, "max_wait"),
+        (5, r"limits: must be a table such as \[limits\]"),
+    ],
+)
+def test_wrong_caps_are_named(local: Registry, sample: pd.DataFrame, prices, limits, sentence):
+    go(local, prices(sample))
+    with pytest.raises(SettingsError, match=sentence) as refused:
+        plan_training(RetrainSettings(config={"limits": limits}), load_champion(local), local)
+    assert "another version" not in str(refused.value)
 
 
 def test_same_again_is_nothing(local: Registry, sample: pd.DataFrame, prices: Callable[..., str]):

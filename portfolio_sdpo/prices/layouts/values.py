@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from portfolio_sdpo.errors import LayoutError
@@ -9,6 +11,7 @@ from portfolio_sdpo.prices.layouts.column_names import looks_like_ticker
 from portfolio_sdpo.prices.layouts.options import spell_option
 from portfolio_sdpo.prices.layouts.plan import Plan
 from portfolio_sdpo.prices.plausibility import (
+    Values,
     are_weights,
     describe_values,
     find_open_high_low_close,
@@ -24,6 +27,8 @@ _REASONS = {
     "flags": "holds a few whole numbers, zero among them, like flags and not like prices",
     "rates": "holds tiny numbers that hardly ever change, like rates and not like prices",
 }
+_IDENTIFIER = re.compile(r"[A-Z]{2}[A-Z0-9]{9}\d|[A-Z0-9&\-]{1,15}[. ][A-Z]{1,4}( Equity| Index| Curncy)?")
+"""An ISIN, or a symbol with the suffix of its exchange: `PETR4.SA`, `BAJFINANCE.NS`, `SPY US Equity`."""
 
 
 def check_values(frame: pd.DataFrame, plan: Plan) -> None:
@@ -57,7 +62,7 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
             f"{frame.columns[total]!r} is in every row the sum or the mean of the others: drop the column or name the "
             f"others with --tickers, or read all numbers as prices with {as_prices}."
         )
-    if plan.layout == "wide" and (found := find_open_high_low_close(values)):
+    if plan.layout == "wide" and (found := find_open_high_low_close(values)) and not _are_tickers(frame, found):
         high, low, between = found
         ways = " or ".join(spell_option("per-ticker", price=frame.columns[column]) for column in between[:2])
         raise LayoutError(
@@ -65,12 +70,35 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
             f"so they look like high and low of one security: read it with {ways}, or all columns as tickers with "
             f"{as_prices}."
         )
-    unknown = [place for place, name in enumerate(frame.columns) if not looks_like_ticker(name)]
-    if plan.layout in ("wide", "fields") and len(unknown) > 1 and (twins := find_twins(values, unknown)):
+    if plan.layout in ("wide", "fields") and (twins := _find_only_twins(frame, values)):
         pair = [str(frame.columns[place]) for place in twins]
         ways = " or ".join(spell_option("per-ticker", price=name) for name in pair)
         one = f"read one of them with {ways}" if plan.layout == "wide" else "keep one of them"
         raise LayoutError(
-            f"{pair[0]!r} and {pair[1]!r} move as one in every row, like two prices of one security: {one}, or read "
-            f"all columns as tickers with {as_prices}."
+            f"{pair[0]!r} and {pair[1]!r} move as one in every row, like two prices of one security: read all columns "
+            f"as tickers with {as_prices} if they are several, or {one}."
         )
+
+
+def _find_only_twins(frame: pd.DataFrame, values: Values) -> tuple[int, int] | None:
+    """Two columns that move as one, where every other column does so too: prices of several securities differ.
+
+    Columns that are called after securities, by ticker or identifier, are those of securities.
+    """
+    unknown = [
+        place
+        for place, name in enumerate(frame.columns)
+        if not looks_like_ticker(name) and not _IDENTIFIER.fullmatch(str(name))
+    ]
+    twins = find_twins(values, unknown) if len(unknown) > 1 else None
+    if twins is None:
+        return None
+    others = (column for column in range(values.shape[1]) if column not in twins)
+    return twins if all(find_twins(values, (twins[0], other)) for other in others) else None
+
+
+def _are_tickers(frame: pd.DataFrame, found: tuple[int, int, tuple[int, ...]]) -> bool:
+    """Whether high, low and what is between them are called like tickers, as funds on one index are."""
+    high, low, between = found
+    names = [str(frame.columns[place]) for place in (high, low, *between)]
+    return all(len(name) >= 3 and looks_like_ticker(name) for name in names)
