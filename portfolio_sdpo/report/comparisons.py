@@ -25,6 +25,11 @@ def select_rivals(found: Sequence[StrategyGroup], main: StrategyGroup) -> list[S
     return list({group.name: group for group in rivals}.values())
 
 
+def find_index(found: Sequence[StrategyGroup], name: str) -> StrategyGroup | None:
+    """What stands for the market, as far as beta goes: 1/N; None where there is none, and for itself."""
+    return next((group for group in found if group.name == "equal-weight" != name), None)
+
+
 def find_strongest_shielded(found: Sequence[StrategyGroup]) -> StrategyGroup | None:
     """Of the benchmarks behind the shield, the one that grew fastest at the same risk; None where there is none."""
     shielded = [group for group in found if group.kind == "benchmark" and group.name.endswith(" + shield")]

@@ -116,13 +116,13 @@ def find_step(days: int) -> int:
     return math.ceil(days / POINTS)
 
 
-def find_bin_edges(tracks: Tracks, found: Sequence[StrategyGroup], horizon: int) -> Any:
-    """Edges of some 50 bins that hold the windows of every strategy, 0 among them; None without a window."""
-    windows = [window_returns(_returns(tracks[group.key]), horizon) for group in found]
-    values = np.concatenate(windows) if windows else np.empty(0)
+def find_bin_edges(rows: pd.DataFrame, promise: Mapping[str, Any]) -> Any:
+    """Edges of 30 to 60 bins that hold the periods of a track, 0 and the limit among them; None without a period."""
+    values = window_returns(_returns(rows), int(promise["horizon"]))
     if not len(values):
         return None
-    low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
+    marks = [0.0, float(promise["bound"])]
+    low, high = min(float(values.min()), *marks), max(float(values.max()), *marks)
     raw = max((high - low) / 60, 1e-4)
     width = min(
         size
@@ -183,6 +183,7 @@ def draw_distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any
     )
     layout["margin"] |= {"t": 34}
     reach = [float(edges[0]), float(edges[-1])]
+    # Room for the word beside the limit.
     reach = [min(reach[0], bound - 0.15 * (reach[1] - reach[0])), reach[1]]
     layout["xaxis"] |= {"type": "linear", "tickformat": ".0%", "range": reach}
     return {"data": data, "layout": layout | {"shapes": shapes, "annotations": notes, "bargap": 0, "barmode": "stack"}}

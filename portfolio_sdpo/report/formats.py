@@ -66,8 +66,9 @@ def verdict(promise: Mapping[str, Any]) -> str:
 
 
 def table(caption: str, headings: Sequence[str], rows: Sequence[str], name: str = "") -> str:
-    """Rows below headings, which are HTML already; on a phone every cell stands below its own heading."""
+    """Rows below headings, which are HTML already; on a phone every cell stands beside its own heading."""
     head = "".join(f"<th scope='col'>{heading}</th>" for heading in headings)
+    name = name or ("pair" if len(headings) == 2 else "")
     styled = f" class='{name}'" if name else ""
     labels = [f"<td data-label='{re.sub('<[^>]*>', ' ', heading)}'" for heading in headings[1:]]
     body = "".join(_label_cells(row, labels) for row in rows)
