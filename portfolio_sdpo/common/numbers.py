@@ -42,13 +42,13 @@ def percent(value: float, digits: int = 1, *, sign: bool = False) -> str:
     return f"{number(value * 100, digits, sign=sign)}{NBSP}%"
 
 
-def share(value: float, digits: int = 12) -> str:
+def share(value: float, digits: int = 6, *, sign: bool = False) -> str:
     """`5 %`, `2.5 %`: a share with as many digits as it has.
 
     >>> share(0.025), share(-0.05)
     ('2.5\\xa0%', '−5\\xa0%')
     """
-    return f"{general(value * 100, digits)}{NBSP}%"
+    return f"{general(value * 100, digits, sign=sign)}{NBSP}%"
 
 
 def times(value: float, digits: int = 2) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.backtest.record import StrategyGroup
+from portfolio_sdpo.common.numbers import percent as write_percent
 from portfolio_sdpo.portfolio.market import CASH
 from portfolio_sdpo.portfolio.return_measures import window_returns
 from portfolio_sdpo.report.looks import DASHARRAYS, Spec, hidden_at_first, line_styles
@@ -156,7 +157,7 @@ def draw_distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any
     ]
     shapes, notes = [_upright(bound, "dash", "var(--ink)")], []
     right = realised is not None and realised < bound
-    notes.append(_beside(bound, f"limit {_percent(bound)}", right=right, row=1.09))
+    notes.append(_beside(bound, f"limit {write_percent(bound)}", right=right, row=1.09))
     if realised is not None:
         if promise["interval"] and None not in promise["interval"]:
             low, high = promise["interval"]
@@ -175,7 +176,7 @@ def draw_distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any
                 }
             )
         shapes.append(_upright(realised, "solid", "#0072B2"))
-        notes.append(_beside(realised, f"realised {_percent(realised)}", right=not right, row=1.09))
+        notes.append(_beside(realised, f"realised {write_percent(realised)}", right=not right, row=1.09))
     layout = make_layout(
         320,
         {"tickformat": ".0%", "title": {"text": "share of periods", "font": {"size": 12}}, "rangemode": "tozero"},
@@ -279,10 +280,6 @@ def _faint(colour: str) -> str:
         return "rgba(128,128,128,0.13)"
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.13)"
-
-
-def _percent(value: float) -> str:
-    return f"{value * 100:.1f} %".replace("-", "−")
 
 
 def _returns(rows: pd.DataFrame) -> Any:

@@ -166,7 +166,7 @@ def _course(run: OpenBacktest, record: dict[str, Any], title: str, days: tuple[d
     _zoom(run, rows, days)
     contributions = find_contributions(rows, weights, run.trades.get(key), record["promise"])
     if contributions is not None:
-        st.markdown(f"**Where the CVaR came from: {describe_periods(record)}**")
+        st.markdown(f"**What the worst periods of {describe_periods(record)} lost, by stock**")
         alt = f"What each stock contributed to the CVaR of {title}."
         show_figure(draw_contributions(contributions, weights), "contributions", alt)
         st.caption(describe_contributions(record["promise"]))

@@ -6,6 +6,7 @@ import streamlit as st
 
 from portfolio_sdpo.backtest.record import MAIN_BENCHMARKS
 from portfolio_sdpo.report import figures
+from portfolio_sdpo.report.comparisons import find_strongest_shielded
 
 from ..data.backtests import Backtest, open_backtest
 from ..data.comparison import Line, choose_rival, cut_to_span, find_common_span, find_whole_span, make_lines
@@ -75,7 +76,10 @@ def _choose_lines(runs: list[Backtest]) -> list[Line]:
     for group in (group for each in everything for group in each.groups):
         titles.setdefault(group.name, {})[group.title] = None
     agents = [group.name for each in everything for group in each.groups if group.kind != "benchmark"]
-    known = [name for name in MAIN_BENCHMARKS if name in titles]
+    # Beside agents behind the shield, rivals behind the same one.
+    strongest = [find_strongest_shielded(each.groups) for each in everything]
+    fair = ["equal-weight + shield", *(group.name for group in strongest if group is not None)] if agents else []
+    known = [name for name in (*fair, "equal-weight", *MAIN_BENCHMARKS) if name in titles]
     default = list(dict.fromkeys([*agents, *known]))[:STRATEGIES]
     left, right = st.columns([4, 1], vertical_alignment="bottom")
     names = left.multiselect(

@@ -198,7 +198,7 @@ def _limit(key: str, usual: dict[str, Any]) -> dict[str, Any]:
 def _limits(key: str, left: str) -> dict[str, Any]:
     """Caps on stocks and on groups of them, and the limit on turnover; what is left out is as in the settings."""
     weight, turnover = st.columns(2)
-    found = {
+    found: dict[str, Any] = {
         "max_weight": weight.number_input(
             RUN_LABELS["max_weight"], value=None, step=0.05, placeholder=left, key=f"max-weight-{key}",
             help="Share of the account, 0.25 = 25 %. What is above it is held in cash.",

@@ -62,7 +62,7 @@ def choose_switch(place: Any, label: str, name: str, *, key: str | None = None, 
 
 def choose_days(place: Any, first: date, last: date, key: str) -> tuple[date, date]:
     """The days to show, of those that there are; both ends are in the address, and at first all days are shown."""
-    asked = tuple(_read_day(name, usual, first, last) for name, usual in ((FROM, first), (TO, last)))
+    asked = _read_day(FROM, first, first, last), _read_day(TO, last, first, last)
     usual = asked if asked[0] < asked[1] else (first, last)
     # Streamlit refuses a value that is given in two ways.
     value = {} if key in st.session_state else {"value": usual}
@@ -70,7 +70,7 @@ def choose_days(place: Any, first: date, last: date, key: str) -> tuple[date, da
         "Days", **value, min_value=first, max_value=last, key=key, format="YYYY-MM-DD", label_visibility="collapsed"
     )
     # While the second day is being chosen there is but one.
-    found = chosen if isinstance(chosen, tuple) and len(chosen) == 2 and chosen[0] < chosen[1] else usual
+    found = (chosen[0], chosen[1]) if len(chosen) == 2 and chosen[0] < chosen[1] else usual
     for name, day, edge in zip((FROM, TO), found, (first, last), strict=True):
         write_choice(name, str(day), str(edge))
     return found

@@ -185,7 +185,9 @@ def _estimate(frame: pd.DataFrame, column: str, name: str, percent: bool) -> lis
         return []
     faint = _line(frame, column, f"{name}, every iteration", "rgba(0,114,178,0.30)", percent)
     faint["line"]["width"] = 1
-    smooth = frame[["iteration", *(["date"] if "date" in frame else [])]].assign(mean=frame[column].rolling(WINDOW, min_periods=1).mean())
+    smooth = frame[["iteration", *(["date"] if "date" in frame else [])]].assign(
+        mean=frame[column].rolling(WINDOW, min_periods=1).mean()
+    )
     return [faint, _line(smooth, "mean", f"{name}, mean of {WINDOW} iterations", "#0072B2", percent)]
 
 
