@@ -16,7 +16,11 @@ def make_rows(returns: np.ndarray, cash: float = 0.0001) -> pd.DataFrame:
     days = pd.bdate_range("2015-01-02", periods=len(returns) + 1)
     start = [np.nan]
     return pd.DataFrame(
-        {"date": days, "return": np.append(start, returns), "cash_return": np.append(start, np.full(len(returns), cash))}
+        {
+            "date": days,
+            "return": np.append(start, returns),
+            "cash_return": np.append(start, np.full(len(returns), cash)),
+        }
     )
 
 
