@@ -116,9 +116,10 @@ def render_cards(main: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
             value = rival.median[_shown_field(rival.median, field)]
             told = NONE if value is None else written(value)
             more += f"<span class='rival'><span>{escape(rival.title)}</span> <span>{told}</span></span>"
+        figure = format_figure(main.median, field, written, label=False)
         items.append(
-            f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>"
-            f"{format_figure(main.median, field, written, label=False)}</span><br><span class='more'>{more}</span></dd></div>"
+            f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>{figure}</span><br>"
+            f"<span class='more'>{more}</span></dd></div>"
         )
     return f"<dl class='cards'>{''.join(items)}</dl>"
 
