@@ -167,6 +167,8 @@ def refuse_without_price(table: RawTable, date: int, ticker: int | None, sides_m
         ways = [spell_option(layout, **options, price=name) for name in quotes[:2]]
         if sides_may_be_tickers:
             ways.append("--layout fields if these are tickers")
+        elif all(map(may_be_ticker, names)):
+            ways.append("--layout wide if these are tickers")
         return LayoutError(
             f"the prices are quotes, and {join_names(quotes)} can be read in several ways; say which with "
             f"{' or '.join(ways)}."
