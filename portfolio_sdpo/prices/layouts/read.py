@@ -16,6 +16,7 @@ from portfolio_sdpo.prices.layouts.blocks import Block, split_blocks
 from portfolio_sdpo.prices.layouts.column_names import (
     ADJUSTED,
     CRSP,
+    CURRENCIES,
     CURRENCY,
     RAW,
     UNADJUSTED,
@@ -138,6 +139,7 @@ def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str
             *notes,
             *_explain(plan, used, adjustment),
             *plan.notes,
+            *_warn_of_currencies(plan, frame),
             *dates.notes,
             *rows.notes,
             *table.facts.notes,
@@ -288,6 +290,18 @@ def _explain(plan: Plan, used: Candidate, adjustment: Adjustment) -> tuple[str, 
     if plan.layout != "wide" and adjustment == "unknown":
         return (f"Nothing says whether {used.name} is adjusted for dividends and splits.",)
     return ()
+
+
+def _warn_of_currencies(plan: Plan, frame: pd.DataFrame) -> list[str]:
+    """USD at 1.07 in the rates of the ECB is no price of a dollar."""
+    if plan.layout != "wide" or frame.shape[1] < 2 or not all(name in CURRENCIES for name in frame.columns):
+        return []
+    one = frame.columns[0]
+    return [
+        "The columns are called after currencies, and nothing says in which one these are priced: if the numbers are "
+        f"how many {one} another currency costs, they are no prices of {one}; rename the columns after pairs, as "
+        f"EUR{one if one != 'EUR' else 'USD'}."
+    ]
 
 
 def _read_folder(folder: Path, reading: Reading) -> Prices:

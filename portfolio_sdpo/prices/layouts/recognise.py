@@ -51,6 +51,7 @@ from portfolio_sdpo.prices.layouts.refusals import (
     refuse_names_of_fields,
     refuse_price_beside_tickers,
     refuse_text,
+    refuse_trades_and_options,
     refuse_without_price,
 )
 from portfolio_sdpo.prices.layouts.securities import (
@@ -75,6 +76,8 @@ def recognise(table: RawTable, options: LayoutOptions, tickers: Collection[str] 
         raise LayoutError(
             f"the header has {'one row' if table.tickers is None else 'two rows'}, so it is not {layout}."
         )
+    if options.layout is None and options.price is None:
+        refuse_trades_and_options(table, date)
     time = find_time_column(table, date)
     if layout == "wide":
         columns = _wide_columns(table, (date, time) if options.layout is None else (date,))

@@ -77,6 +77,11 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
             f"so they look like high and low of one security: read it with {ways}, or all columns as tickers with "
             f"{as_prices}."
         )
+    if plan.layout == "wide" and (doubles := _find_doubles(frame, values)):
+        raise LayoutError(
+            f"{doubles[0]!r} and {doubles[1]!r} move as one in every row, like two prices of one security: drop one of "
+            f"them or name the others with --tickers, or read all columns as tickers with {as_prices}."
+        )
     if plan.layout in ("wide", "fields") and (twins := _find_only_twins(frame, values)):
         pair = [str(frame.columns[place]) for place in twins]
         ways = " or ".join(spell_option("per-ticker", price=name) for name in pair)
@@ -85,6 +90,16 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
             f"{pair[0]!r} and {pair[1]!r} move as one in every row, like two prices of one security: read all columns "
             f"as tickers with {as_prices} if they are several, or {one}."
         )
+
+
+def _find_doubles(frame: pd.DataFrame, values: Values) -> tuple[str, str] | None:
+    """A name and the same name with something behind a blank that move as one: `AAPL` and `AAPL TR`."""
+    places = {str(name): place for place, name in enumerate(frame.columns)}
+    for name, place in places.items():
+        owner = name.rpartition(" ")[0]
+        if owner in places and find_twins(values, (places[owner], place)):
+            return owner, name
+    return None
 
 
 def _find_only_twins(frame: pd.DataFrame, values: Values) -> tuple[int, int] | None:

@@ -121,6 +121,20 @@ CASES = [
              ways={"--layout long:ticker=ticker,price=high": {"AAPL": closes(which=HIGH)}}),
     document("JSON, returns", {"AAPL": {d: {"return": 0.01} for d in DATES}}, refusal="no column of prices"),
     document("JSON, prices without dates", {"AAPL": closes(), "MSFT": closes("MSFT")}, refusal="holds dates"),
+    # What is no table of prices
+    Case("a list of trades", rows("Date,Ticker,Side,Quantity,Price", lambda d, k: f"{d},{('AAPL', 'MSFT')[k % 2]},{('Buy', 'SELL')[k % 3 // 2]},{10 + k},{(AAPL, MSFT)[k % 2][k][CLOSE]}"),
+         "t.csv", refusal="'Side' says what was bought and sold"),
+    Case("a chain of options", rows("quote_date,underlying_symbol,expiration,strike,option_type,last", lambda d, k: f"{d},SPY,2023-12-15,{400 + k},C,{AAPL[k][CLOSE]}"), refusal="holds options"),
+    Case("ticks with their side", rows("timestamp,symbol,side,size,price", lambda d, k: f"{d} 15:59:5{k % 9},AAPL,Buy,7,{AAPL[k][CLOSE]}"), "t.csv", ONE),
+    Case("positions by ticker", rows("Date,AAPL_shares,AAPL_value,MSFT_shares,MSFT_value", lambda d, k: f"{d},10,{10 * AAPL[k][CLOSE]:.2f},5,{5 * MSFT[k][CLOSE]:.2f}"), "p.csv",
+         refusal="'value' beside 'shares' may be what positions are worth", ways={
+             "--layout fields:price=value": {"AAPL": [round(10 * p, 2) for p in closes()], "MSFT": [round(5 * p, 2) for p in closes("MSFT")]}}),
+    Case("yields of the treasury", rows("Date,1 Mo,10 Yr", lambda d, k: f"{d},{4.2 + k % 5 / 100:.2f},{3.5 + k % 7 / 100:.2f}"), "y.csv", refusal="'1 Mo' is called like an interest rate",
+         ways={"--layout wide": {"1 Mo": [4.2 + k % 5 / 100 for k in range(len(DAYS))], "10 Yr": [3.5 + k % 7 / 100 for k in range(len(DAYS))]}}),
+    Case("an index and its ratio", rows("Date,S&P 500,P/E", lambda d, k: f"{d},{AAPL[k][CLOSE]},{20 + k / 10}"), "m.csv", refusal="'P/E' is called like an indicator",
+         ways={"--layout wide": {"S&P 500": closes(), "P/E": [20 + k / 10 for k in range(len(DAYS))]}}),
+    Case("a price and its total return", rows("Date,AAPL,AAPL TR", lambda d, k: f"{d},{AAPL[k][CLOSE]},{AAPL[k][CLOSE] * 1.02:.4f}"), "m.csv", refusal="'AAPL' and 'AAPL TR' move as one",
+         ways={"--layout wide": {"AAPL": closes(), "AAPL TR": [round(p * 1.02, 4) for p in closes()]}}),
     # Fixed widths
     Case("B3's COTAHIST", _HEADER + "".join(f"01{d:%Y%m%d}02PETR4       010PETROBRAS   PN      N2   R$  {round(100 * AAPL[k][CLOSE]):013d}{'':176}\n" for k, d in enumerate(DAYS)),
          "COTAHIST_A2023.TXT", refusal="B3's COTAHIST.*CODNEG.*PREULT"),
