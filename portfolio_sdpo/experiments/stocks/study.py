@@ -27,7 +27,7 @@ from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, missing_runs
 from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.statistics.evidence import Evidence
-from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, STOCKS, StocksExperiment
+from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, SENSITIVITIES, START_DATES, StocksExperiment
 from portfolio_sdpo.experiments.study import Choice, FinishedRuns, Study, Summary, read_versions
 from portfolio_sdpo.report.result import run_backtest
 from portfolio_sdpo.rl.progress import Board
@@ -355,4 +355,4 @@ class StocksStudy(Study):
         return self.choice.algorithms, self.choice.seeds
 
 
-STUDIES = {STOCKS.name: StocksStudy(STOCKS)}
+STUDIES = {experiment.name: StocksStudy(experiment) for experiment in (*START_DATES, *SENSITIVITIES)}
