@@ -176,8 +176,8 @@ class Critic(nn.Module):
         self.register_buffer("scale", torch.ones(()))
         self.output = orthogonal(nn.Linear(trunk.features, 1), gain=1.0)
 
-    def predict_standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
-        """Predictions [..., N] in standardised units, for observations [..., D] and levels [N]."""
+    def predict_standardised(self, features: Tensor, tau: Tensor) -> Tensor:
+        """Predictions [..., N] in standardised units, for features [..., H] of the trunk and levels [N]."""
         raise NotImplementedError
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
@@ -186,7 +186,11 @@ class Critic(nn.Module):
 
     def forward(self, observation: Tensor, tau: Tensor) -> Tensor:
         """The τ-quantiles [..., N] of the return-to-go, in the signal's units."""
-        return self.predict_standardised(observation, tau) * self.scale + self.location
+        return self.predict(self.trunk(observation), tau)
+
+    def predict(self, features: Tensor, tau: Tensor) -> Tensor:
+        """The same for features [..., H] that the trunk has already made of observations."""
+        return self.predict_standardised(features, tau) * self.scale + self.location
 
     @torch.no_grad()
     def rescale(self, location: Tensor, scale: Tensor) -> None:
@@ -215,26 +219,28 @@ class QuantileCritic(Critic):
         self.kappa = kappa
         self.register_buffer("frequencies", math.pi * torch.arange(dimension), persistent=False)
 
-    def predict_standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
+    def predict_standardised(self, features: Tensor, tau: Tensor) -> Tensor:
         # [N, H]
         levels = torch.relu(self.embedding(torch.cos(tau.unsqueeze(-1) * self.frequencies)))
         # [..., H] · [H, N]
-        features: Tensor = self.trunk(observation) * self.output.weight[0]
-        return features @ levels.T + self.output.bias
+        return (features * self.output.weight[0]) @ levels.T + self.output.bias
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
         # With sorted levels the predictions are nearly sorted as well, and the loss finds their ranks in half the time.
         tau = draw_levels(target.shape[-1], self.tails, generator)
         return quantile_huber_loss(
-            self.predict_standardised(observation, tau), tau, (target - self.location) / self.scale, self.kappa
+            self.predict_standardised(self.trunk(observation), tau),
+            tau,
+            (target - self.location) / self.scale,
+            self.kappa,
         )
 
 
 class MeanCritic(Critic):
     """The expected return-to-go, as in PPO, IPO, CPO and PCPO: a distribution with one atom."""
 
-    def predict_standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
-        value: Tensor = self.output(self.trunk(observation))
+    def predict_standardised(self, features: Tensor, tau: Tensor) -> Tensor:
+        value: Tensor = self.output(features)
         return value.expand(*value.shape[:-1], len(tau))
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:

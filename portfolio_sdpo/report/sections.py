@@ -40,7 +40,7 @@ COLUMNS: tuple[tuple[str, str, Format, bool], ...] = (
     ("sharpe", "Sharpe", number, True),
     ("max_drawdown", "Max drawdown", percent, True),
     ("cvar_window", "CVaR", percent, True),
-    ("turnover", "Turnover a year", lambda value: f"{number(value, 1)}\u00a0×", False),
+    ("turnover", "Turnover a year", lambda value: times(value, 1), False),
     ("cost", "Cost paid", lambda value: percent(value, 2), False),
 )
 """Of the headline table: field of a record, heading, how it is written, whether with its interval."""

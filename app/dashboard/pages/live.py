@@ -19,6 +19,7 @@ from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.prices.update import update_snapshot
 from portfolio_sdpo.registry import Model, Promotion, Registry
+from portfolio_sdpo.report.formats import share
 from portfolio_sdpo.serving import (
     Answer,
     AnswerSettings,
@@ -136,7 +137,7 @@ def _render_cards(content: Weights, state: ChampionState) -> list[str]:
     if content.limit is not None:
         horizon, alpha = content.limit.horizon, content.limit.alpha
         meaning = (
-            f"of these weights: worst {alpha * 100:g} % of {horizon} sessions; limit {percent(content.limit.bound)}"
+            f"of these weights: worst {share(alpha)} of {horizon} sessions; limit {_percent2(content.limit.bound)}"
         )
         found.append(
             render_card("CVaR on past prices", content.past_cvar, _percent2, "past_cvar", meaning, content.limit)

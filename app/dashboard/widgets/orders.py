@@ -19,6 +19,7 @@ from portfolio_sdpo.serving import (
     order_champion,
 )
 
+from .address import read_number, write_number
 from .style import show_html
 
 
@@ -36,10 +37,18 @@ def show_orders(decisions: ChampionDecisions, state: ChampionState, settings: An
         )
     with right:
         account = st.number_input(
-            "Account value", min_value=0.01, value=None, help="What is not in stocks is cash.", key="account"
+            "Account value",
+            min_value=0.01,
+            value=read_number("account", 0.01, 1e15),
+            help="What is not in stocks is cash.",
+            key="account",
         )
-        share = st.number_input("Smallest order, % of the account", 0.0, 99.0, 0.0, step=0.1, key="threshold")
-        lot = st.number_input("Lot, shares", 0.000001, 1_000_000.0, 1.0, format="%g", key="lot")
+        threshold = read_number("threshold", 0.0, 99.0) or 0.0
+        share = st.number_input("Smallest order, % of the account", 0.0, 99.0, threshold, step=0.1, key="threshold")
+        lots = read_number("lot", 0.000001, 1_000_000.0) or 1.0
+        lot = st.number_input("Lot, shares", 0.000001, 1_000_000.0, lots, format="%g", key="lot")
+    for name, value, usual in (("account", account, None), ("threshold", share, 0.0), ("lot", lot, 1.0)):
+        write_number(name, value, usual)
     if file is None and account is None:
         st.caption("Upload what you hold, or enter the value of an account in cash, to see what to trade.")
         return

@@ -61,7 +61,7 @@ def read_prices(
     wanted = frozenset(spelling for ticker in tickers for spelling in (ticker, ticker.upper()))
     reading = Reading(parse_layout(layout).with_dayfirst(dayfirst), unit, to_daily, wanted)
     prices = _read_folder(path, reading) if isdir(path) else _read_file(path, reading)
-    if np.isnan(prices.frame.to_numpy()).all():
+    if not _has_price(prices.frame.to_numpy()):
         raise LayoutError(f"{path}: there is no price under {prices.column}; a file without prices cannot be used.")
     return prices if unit is None else turn_into_prices(prices, unit)
 
@@ -148,9 +148,14 @@ def _load(table: RawTable, plan: Plan) -> tuple[Candidate, list[pd.Series], np.n
     words = [column for column in (plan.date, plan.ticker, plan.time) if column is not None]
     for candidate in plan.candidates:
         texts, values = table.load(words, candidate.columns)
-        if not np.isnan(values).all():
+        if _has_price(values):
             return candidate, texts, values
     return candidate, texts, values  # empty, for cleaning to report if other files of the folder have prices
+
+
+def _has_price(values: np.ndarray) -> bool:
+    """Whether any number is there; mostly the first column tells."""
+    return any(not np.isnan(column).all() for column in values.T)
 
 
 _COMPANIONS = {

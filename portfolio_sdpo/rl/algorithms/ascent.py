@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -45,9 +45,11 @@ class ActorSettings(Settings):
 class ClippedAscent:
     """Epochs of minibatch ascent on E[min(ω A, clip(ω, 1 ± ε) A)] (eq. 11), ω the ratio of new to old probability."""
 
-    def __init__(self, policy: Policy, settings: PpoSettings) -> None:
+    def __init__(self, policy: Policy, settings: PpoSettings, bonus: Callable[[int], float] | None = None) -> None:
+        """bonus: weight, by iteration, of an entropy bonus beside that of the settings."""
         self.policy = policy
         self.settings = settings
+        self.bonus = bonus
         self.optimiser = adam(policy, settings.actor.learning_rate)
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
@@ -62,6 +64,7 @@ class ClippedAscent:
         scale = advantage.std()
         scale = torch.where(scale > 1e-12, scale, 1.0)
         advantage = (advantage - advantage.mean()) / scale
+        entropy = settings.entropy + (self.bonus(iteration) if self.bonus else 0.0)
         for _ in range(settings.epochs):
             for batch in minibatches(len(rollout), settings.minibatches, generator):
                 # [m, P], [m]
@@ -70,8 +73,8 @@ class ClippedAscent:
                 objective = clipped_surrogate(log_prob - rollout.log_prob[batch], advantage[batch], settings.clip)
                 if direction.term:
                     objective = objective + direction.term(batch, parameters) / scale
-                if settings.entropy:
-                    objective = objective + settings.entropy * self.policy.head.entropy(parameters).mean()
+                if entropy:
+                    objective = objective + entropy * self.policy.head.entropy(parameters).mean()
                 self.optimiser.zero_grad()
                 (-objective).backward()  # type: ignore[no-untyped-call]
                 self.optimiser.step()
