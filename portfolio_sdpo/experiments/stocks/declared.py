@@ -101,16 +101,18 @@ def _change(agent: AgentSettings, **changes: Any) -> AgentSettings:
 
 
 LOGIT_BOUND = 3.0
-"""Of the declared reading's policies; chosen on 2017 and 2018, see docs/results.md."""
+"""Of the declared reading's policies; chosen on 2018, see docs/results.md."""
+STEPS = 50
+"""Optimiser steps on a batch: ten epochs of five minibatches. A day has one batch, the paper's 1,280 steps."""
 ALPHAS = (0.01, 0.05, 0.1)
 
 
 def _agent(algo: str, alpha: float, bound: float | None, learner: dict[str, Any], **changes: Any) -> AgentSettings:
-    """An agent of the preset `paper-stocks` whose policy's logits have this bound."""
+    """An agent of the preset `paper-stocks` with `STEPS` a batch and this bound on its policy's logits."""
     agent = preset("paper-stocks", algo, alpha=alpha)
     trained = agent.learner.model_dump()
-    trained |= {**learner, "actor": {**trained["actor"], "logit_bound": bound}}
-    return _change(agent, learner=trained, **changes)
+    trained |= {"epochs": 10, "minibatches": STEPS // 10, "actor": {**trained["actor"], "logit_bound": bound}}
+    return _change(agent, learner={**trained, **learner}, **{"first": 1, "further": 1, **changes})
 
 
 def _agents(bound: float | None = LOGIT_BOUND, **changes: Any) -> dict[str, AgentSettings]:
@@ -122,8 +124,8 @@ def _agents(bound: float | None = LOGIT_BOUND, **changes: Any) -> dict[str, Agen
 
 
 def _steps(number: int) -> dict[str, Any]:
-    """So many optimiser steps a day: an update has five epochs of two minibatches."""
-    return {"first": number // 10, "further": number // 10}
+    """So many optimiser steps a day, on as many batches as that takes."""
+    return {"first": number // STEPS, "further": number // STEPS}
 
 
 STOCKS = StocksExperiment(
