@@ -11,12 +11,16 @@ _INDICATOR = re.compile(
 )
 _SHORT_INDICATOR = re.compile(r"[Ss]ma|[Ee]ma|[Ww]ma|[Rr]si|[Aa]tr|[Cc]ci|[Aa]dx|[Oo]bv|[Ss]toch")
 """Written in capitals they are tickers."""
-_RATIO = re.compile(r"(?i:p/e|p/b|p/s|cape|pe10|(div(idend)?|earnings) yield)( ratio)?")
+_RATIO = re.compile(
+    r"(p/e|p/b|p/s|cape|pe10|(div(idend)?|earnings) yield)( ratio)?"
+    r"|(\w+[ _])?(exposure|leverage|allocation|drawdown|volatility|turnover)",
+    re.IGNORECASE,
+)
 _RATE = re.compile(
     r"(DGS|DTB|DFII|TB)\d+(MO|MS)?|DFF|FEDFUNDS|SOFR|EFFR|T\d+Y(\d+[YM]|IE|FF)\w*|MORTGAGE\d+US"
-    r"|\d{1,2}[ _-]?([Mm]o|[Mm]onth|[Yy]r|[Yy]ear)s?|\d{1,2}Y|(BC|bc)_\d+(MONTH|YEAR|month|year)"
+    r"|\d{1,2}[ _-]?([Mm]o|[Mm]onth|[Yy]r|[Yy]ear)s?|\d{1,2}Y|(BC|bc)_\d+(MONTH|YEAR|month|year)|\^(TNX|IRX|FVX|TYX)"
 )
-"""Interest rates under the names of FRED, and of the US treasury: `10 Yr`. 3M is a company."""
+"""Interest rates under the names of FRED, of the US treasury (`10 Yr`; 3M is a company) and of Yahoo."""
 
 
 def is_indicator(name: str) -> bool:

@@ -37,6 +37,7 @@ from portfolio_sdpo.prices.layouts.dates import (
     looks_like_periods,
     looks_like_serials,
 )
+from portfolio_sdpo.prices.layouts.indicator_names import is_indicator
 from portfolio_sdpo.prices.layouts.melted import find_melted
 from portfolio_sdpo.prices.layouts.numbers import parse_number
 from portfolio_sdpo.prices.layouts.options import LayoutOptions, spell_option
@@ -63,6 +64,7 @@ from portfolio_sdpo.prices.layouts.securities import (
 )
 from portfolio_sdpo.prices.layouts.times import find_time_column
 
+_SHORT_PRICE = 4
 WIDE_COLUMN = "price"
 """What the prices of a wide table are called: its columns are called after tickers."""
 
@@ -148,7 +150,7 @@ def _layout(table: RawTable, date: int, options: LayoutOptions) -> str:
         if options.price is None and all(map(may_be_ticker, fields)):
             others = [name for name in names if not is_field(name) and name not in parts and name != prices[0]]
             kinds = others if normalise_name(prices[0]) in WORTH and len(others) > 1 else []
-            refuse_price_beside_tickers(prices[0], kinds or _find_ticker_columns(table, date))
+            refuse_price_beside_tickers(prices[0], kinds or _find_ticker_columns(table, date, prices[0]))
         if "closelast" in normalised:
             return "nasdaq"
         if splits_by_security(names, parts) and not is_of_one_security(bare):
@@ -180,13 +182,19 @@ def _are_named(table: RawTable, date: int, tickers: Collection[str]) -> bool:
     return not (len(bar) > 1 and find_columns(names, PRICE))
 
 
-def _find_ticker_columns(table: RawTable, date: int) -> list[str]:
-    """Names of columns of numbers that are written like tickers and are no known fields."""
+def _find_ticker_columns(table: RawTable, date: int, price: str = "") -> list[str]:
+    """Names of columns of numbers that are written like tickers and are no known fields.
+
+    price: what is called like a price; where it could be a ticker in small letters, as `px`, others could be, too.
+    """
+    others = [name for column, name in enumerate(table.names) if column != date and name != price]
+    is_small = len(price) <= _SHORT_PRICE and all(name.islower() and name.isalpha() for name in (price, *others))
     return [
         name
         for column, name in enumerate(table.names)
         if column != date
-        and looks_like_ticker(name)
+        and name != price
+        and (looks_like_ticker(name) or (is_small and looks_like_ticker(name.upper()) and not is_indicator(name)))
         and not (normalise_name(name) in FIELDS or is_quote(name) or holds_words(cells_of(table, column)))
     ]
 

@@ -135,6 +135,15 @@ CASES = [
          ways={"--layout wide": {"S&P 500": closes(), "P/E": [20 + k / 10 for k in range(len(DAYS))]}}),
     Case("a price and its total return", rows("Date,AAPL,AAPL TR", lambda d, k: f"{d},{AAPL[k][CLOSE]},{AAPL[k][CLOSE] * 1.02:.4f}"), "m.csv", refusal="'AAPL' and 'AAPL TR' move as one",
          ways={"--layout wide": {"AAPL": closes(), "AAPL TR": [round(p * 1.02, 4) for p in closes()]}}),
+    Case("px beside others, all in small letters", rows("date,px,aapl,msft", lambda d, k: f"{d},{AAPL[k][CLOSE]},{MSFT[k][CLOSE]},{AAPL[k][OPEN]}"), "s.csv",
+         refusal="'px' is the price of one security, and aapl, msft may be others", ways={
+             "--layout per-ticker:price=px": {"s": closes()}, "--layout wide": {"px": closes(), "aapl": closes("MSFT"), "msft": closes(which=OPEN)}}),
+    Case("close beside indicators, all in small letters", rows("date,close,rsi,macd,target", lambda d, k: f"{d},{AAPL[k][CLOSE]},{50 + k},0.2,{k % 2}"), expected=ONE),
+    Case("last beside bid and volume, all in small letters", rows("date,last,bid,volume", lambda d, k: f"{d},{AAPL[k][CLOSE]},{AAPL[k][LOW]},{AAPL[k][VOLUME]}"), expected=ONE),
+    Case("a share of stocks beside a price", rows("Date,SPY,Equity Exposure", lambda d, k: f"{d},{AAPL[k][CLOSE]},{0.5 + k / 100}"), "e.csv", refusal="'Equity Exposure' is called like an indicator",
+         ways={"--layout wide": {"SPY": closes(), "Equity Exposure": [0.5 + k / 100 for k in range(len(DAYS))]}}),
+    Case("a yield of Yahoo's", rows("Date,SPY,^TNX", lambda d, k: f"{d},{AAPL[k][CLOSE]},{3.5 + k / 100}"), "e.csv", refusal=r"'\^TNX' is called like an interest rate",
+         ways={"--layout wide": {"SPY": closes(), "^TNX": [3.5 + k / 100 for k in range(len(DAYS))]}}),
     # Fixed widths
     Case("B3's COTAHIST", _HEADER + "".join(f"01{d:%Y%m%d}02PETR4       010PETROBRAS   PN      N2   R$  {round(100 * AAPL[k][CLOSE]):013d}{'':176}\n" for k, d in enumerate(DAYS)),
          "COTAHIST_A2023.TXT", refusal="B3's COTAHIST.*CODNEG.*PREULT"),
