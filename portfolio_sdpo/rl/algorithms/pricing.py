@@ -79,7 +79,7 @@ class ConstraintMonitor:
             return 0.0
         searched = int(self._state.began) if self.feasible else iteration
         left = min(1.0, 2 * max(0.0, 1 - searched / self.phase_one))
-        return self.entropy * left * 0.5 ** (self.elapsed(iteration) / HALF_LIFE)
+        return self.entropy * left / 2 ** (self.elapsed(iteration) / HALF_LIFE)
 
     def restart(self) -> None:
         """Batches come from another distribution from now on: what was estimated of the old one no longer counts."""
