@@ -91,10 +91,11 @@ class GaussianHead:
 
 
 class _Bounded(torch.autograd.Function):
-    """Values within ± bound, whose gradients fade on the way to it and turn back beyond it.
+    """Values within ± bound; a gradient that would lead further beyond it is zero, any other passes whole.
 
-    These are the inverting gradients of Hausknecht and Stone (2016, section 4.3). A tanh in their place is a trap: what
-    is pushed far into its flat end takes as long to come back, and an Adam step is as large there as anywhere.
+    A tanh in its place is a trap: what is pushed far into its flat end takes as long to come back, and an Adam step is
+    as large there as anywhere. Gradients that fade towards the bound (Hausknecht and Stone 2016, section 4.3) let mere
+    noise pull every logit to the middle, and with them the policy to equal weights.
     """
 
     @staticmethod
@@ -105,10 +106,10 @@ class _Bounded(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (values,), bound = context.saved_tensors, context.bound
-        # A step goes against the gradient: where that is positive, down, with all the room above −bound.
-        room = torch.where(gradients[0] > 0, bound + values, bound - values)
-        return gradients[0] * room / (2 * bound), None
+        (values,), (gradient,) = context.saved_tensors, gradients
+        # A step goes against the gradient.
+        leaves = (values.abs() >= context.bound) & (values * gradient < 0)
+        return torch.where(leaves, 0.0, gradient), None
 
 
 class SimplexHead(GaussianHead):

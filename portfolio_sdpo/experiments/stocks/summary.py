@@ -25,7 +25,7 @@ from portfolio_sdpo.experiments.paper.claims import QUESTION_D
 from portfolio_sdpo.experiments.paper.verdicts import Judgement, judge
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, Evidence, RunEvidence, SeedStatistics
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment, other_starts
-from portfolio_sdpo.experiments.stocks.study import BacktestFolder, Tables, read_tables, select_backtests
+from portfolio_sdpo.experiments.stocks.records import BacktestFolder, Tables, read_tables, select_backtests
 from portfolio_sdpo.experiments.tables import MeanInterval
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, max_drawdown, window_returns
@@ -120,8 +120,13 @@ def summarise_stocks(
     root: Path | None = None,
     labels: Collection[str] | None = None,
     seeds: Collection[int] | None = None,
+    *,
+    out: Path | None = None,
 ) -> StocksSummary:
-    """What the experiment's folder holds, or of it only these labels and seeds, also written to its `summary.json`."""
+    """What the experiment's folder holds, or of it only these labels and seeds, also written to a `summary.json`.
+
+    out: where that is written, by default to the experiment's folder.
+    """
     root = root or experiment_folder(experiment.name)
     found = select_backtests(experiment, root, labels, seeds)
     tables = read_tables(found, seeds)
@@ -149,7 +154,7 @@ def summarise_stocks(
             sorted({f"{each.config['package_version']}, prices {each.config['data']['sha256'][:12]}" for each in found})
         ),
     )
-    write_json(root / "summary.json", summary.to_json())
+    write_json((out or root) / "summary.json", summary.to_json())
     return summary
 
 
