@@ -46,8 +46,8 @@ def describe_stocks(experiment: StocksExperiment) -> RenderableType:
     """Its question, algorithms and size."""
     others = [label for label in experiment.algorithms if label not in experiment.shown]
     names = ", ".join(experiment.shown) + (f" (and on demand {', '.join(others)})" if others else "")
-    updates = experiment.algorithms[experiment.shown[0]].further
-    size = f"{updates} updates a day from {experiment.start} to {experiment.end}, {len(experiment.seeds)} seeds each"
+    days = f"from {experiment.start} to {experiment.end}"
+    size = f"{experiment.steps} optimiser steps a day {days}, {len(experiment.seeds)} seeds each"
     return Group(*describe_experiment(experiment.name, experiment.title, experiment.question, f"{names}; {size}"))
 
 

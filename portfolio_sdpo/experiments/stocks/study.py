@@ -260,12 +260,14 @@ class StocksStudy(Study):
         experiment = self.experiment
         agent = experiment.algorithms[experiment.shown[0]]
         horizon = agent.limit.horizon
+        seen = f"the last {horizon} sessions replayed"
+        if agent.scenarios == "bootstrap":
+            seen = f"{horizon} sessions from anywhere in the last {agent.history}"
         return {
             "runs of each algorithm": str(len(experiment.seeds)),
-            "problem": f"nine stocks and cash, {experiment.start} to {experiment.end}, the last {horizon} sessions "
-            "replayed",
+            "problem": f"nine stocks and cash, {experiment.start} to {experiment.end}, {seen}",
             "batch": f"{agent.episodes * horizon:,} steps",
-            "length": f"{agent.further} updates a day",
+            "length": f"{experiment.steps} optimiser steps a day",
         }
 
     def versions(self, runs: FinishedRuns) -> list[str]:
