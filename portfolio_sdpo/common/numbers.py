@@ -26,10 +26,10 @@ def number(value: float, digits: int = 2, *, sign: bool = False) -> str:
 def general(value: float, digits: int = 4, *, sign: bool = False) -> str:
     """As many digits as matter, where the size of a number is not known beforehand.
 
-    >>> general(-0.00012345), general(8.0)
-    ('−0.0001234', '8')
+    >>> general(-0.00012345), general(8.0), general(-12345.5, 9)
+    ('−0.0001234', '8', '−12,345.5')
     """
-    text = f"{value:.{digits}g}".replace("-", "−")
+    text = f"{value:,.{digits}g}".replace("-", "−")
     return f"+{text}" if sign and value > 0 else text
 
 

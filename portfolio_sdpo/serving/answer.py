@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from portfolio_sdpo.common.numbers import percent
+from portfolio_sdpo.common.numbers import percent, share
 from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.market import CASH, Array, Market
 from portfolio_sdpo.prices.calendar import count_sessions_since, find_next_session
@@ -251,7 +251,7 @@ def answer_decision(
     if not today["meets"]:
         raise NotServableError(
             "limit-not-met",
-            f"Not even all cash meets the limit of {percent(limit.bound, 2)}: cash loses more; change the limit or the "
+            f"Not even all cash meets the limit of {share(limit.bound)}: cash loses more; change the limit or the "
             "rate of cash, and train another model.",
         )
     evidence = today.get("evidence")

@@ -67,7 +67,7 @@ def render() -> None:
     _show_age(answer.content, told=isinstance(served, Refusal))
     _show(answer, state, _decide_previous_session(decisions, state, settings))
     _show_earnings(state)
-    show_orders(decisions, state, settings)
+    show_orders(decisions, state, settings, explain_shield(answer))
     with st.expander("Model, prices and shield"):
         show_html(_render_facts(answer.content, state))
 

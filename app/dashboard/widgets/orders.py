@@ -8,7 +8,7 @@ import streamlit as st
 
 from portfolio_sdpo.errors import OrderError
 from portfolio_sdpo.portfolio.account import read_holdings
-from portfolio_sdpo.report.formats import number, table
+from portfolio_sdpo.report.formats import general, number, table
 from portfolio_sdpo.serving import (
     AnswerSettings,
     ChampionDecisions,
@@ -23,8 +23,10 @@ from .address import read_number, write_number
 from .style import show_html
 
 
-def show_orders(decisions: ChampionDecisions, state: ChampionState, settings: AnswerSettings) -> None:
-    """The account's inputs, and the orders for it or why there are none."""
+def show_orders(
+    decisions: ChampionDecisions, state: ChampionState, settings: AnswerSettings, explained: str = ""
+) -> None:
+    """The account's inputs, and the orders for it or why there are none; what was `explained` is not said again."""
     st.subheader("Orders")
     left, right = st.columns(2, gap="large")
     with left:
@@ -62,16 +64,17 @@ def show_orders(decisions: ChampionDecisions, state: ChampionState, settings: An
     except OrderError as error:
         st.error(str(error), icon=":material/error:")
     else:
-        _show(found)
+        _show(found, explained)
 
 
-def _show(found: Orders | Refusal) -> None:
+def _show(found: Orders | Refusal, explained: str) -> None:
     if isinstance(found, Refusal):
         st.error(f"There are no orders. {found.detail}", icon=":material/block:")
         return
     for each in found.remarks:
         st.warning(each, icon=":material/warning:")
-    st.markdown(found.explanation)
+    if found.explanation != explained:
+        st.markdown(found.explanation)
     if found.orders:
         show_html(_render_table(found))
     else:
@@ -96,7 +99,8 @@ def _show(found: Orders | Refusal) -> None:
 def _render_table(found: Orders) -> str:
     rows = [
         f"<tr data-order='{escape(each.ticker)}'><th scope='row'>{escape(each.ticker)}</th>"
-        f"<td>{each.before:,.9g}</td><td>{each.after:,.9g}</td><td>{each.shares:+,.9g}</td>"
+        f"<td>{general(each.before, 9)}</td><td>{general(each.after, 9)}</td>"
+        f"<td>{general(each.shares, 9, sign=True)}</td>"
         f"<td>{number(each.price)}</td>"
         f"<td><data value='{each.money!r}' data-name='money'>{number(each.money)}</data></td>"
         f"<td><data value='{each.fee!r}' data-name='fee'>{number(each.fee)}</data></td></tr>"
