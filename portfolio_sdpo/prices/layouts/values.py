@@ -24,6 +24,7 @@ _UNITS = {"returns": "decimal", "returns in percent": "percent", "gross returns"
 _REASONS = {
     "sums of money": "holds sums of money that no security costs, such as the value of a company",
     "negative numbers": "holds mostly negative numbers, which prices are not",
+    "numbers of rows": "counts the rows",
     "volumes": "holds numbers that jump like volumes and not like prices",
     "flags": "holds a few whole numbers, zero among them, like flags and not like prices",
     "rates": "holds tiny numbers that hardly ever change, like rates and not like prices",
