@@ -43,7 +43,7 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
     looks = describe_values(values)
     odd = {
         ticker: look
-        for ticker, look in zip(frame.columns, looks, strict=True)
+        for ticker, look in zip(frame.columns.tolist(), looks, strict=True)
         if look is not None and not (look == "rates" and _PAIR.fullmatch(ticker))
     }
     as_prices = spell_option(plan.layout)
@@ -94,7 +94,7 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
 
 def _find_doubles(frame: pd.DataFrame, values: Values) -> tuple[str, str] | None:
     """A name and the same name with something behind a blank that move as one: `AAPL` and `AAPL TR`."""
-    places = {str(name): place for place, name in enumerate(frame.columns)}
+    places = {str(name): place for place, name in enumerate(frame.columns.tolist())}
     for name, place in places.items():
         owner = name.rpartition(" ")[0]
         if owner in places and find_twins(values, (places[owner], place)):
@@ -109,7 +109,7 @@ def _find_only_twins(frame: pd.DataFrame, values: Values) -> tuple[int, int] | N
     """
     unknown = [
         place
-        for place, name in enumerate(frame.columns)
+        for place, name in enumerate(frame.columns.tolist())
         if not looks_like_ticker(name) and not IDENTIFIER.fullmatch(str(name))
     ]
     twins = find_twins(values, unknown) if len(unknown) > 1 else None
