@@ -14,7 +14,7 @@ INSTALLED := .venv/.installed
 export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve dashboard test lint format docs bench clean
+.PHONY: help setup demo serve dashboard test lint format docs notebooks bench clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,9 @@ format: $(INSTALLED) ## rewrite the sources in the project's format
 
 docs: $(INSTALLED) ## write docs/api from the docstrings
 	$(BIN)/python docs/make_api.py
+
+notebooks: $(INSTALLED) ## run the notebooks, store their outputs and their pages in docs/notebooks
+	$(BIN)/python docs/make_notebooks.py
 
 bench: $(INSTALLED) ## run every benchmark; each prints one JSON object
 	@set -e; for file in benchmarks/*.py; do echo "# $$file" >&2; $(BIN)/python $$file; done

@@ -1,4 +1,4 @@
-"""First paint of the dashboard's Backtest page in Chromium. Prints one JSON object.
+"""First paint of the dashboard's Backtest and Live pages in Chromium. Prints one JSON object.
 
 python benchmarks/dashboard_paint.py [--visits 5] [--stocks 400] [--slowdown 1]
 
@@ -10,6 +10,10 @@ so nothing is cached, and every time goes from the navigation until a frame has 
   the server sends them with the document;
 - `live`: Streamlit has taken over: the same, tables and downloads are there and can be used;
 - `complete`: plotly has drawn all three figures, which can be hovered and zoomed.
+
+`live_page` is the Live page of a champion that was trained on the sample: `weights` when the cards and the weights to
+hold are there, `complete` when their bars and what the champion earned are drawn as well. Its very first visit, in
+which the champion decides and is simulated up to the last close, is told apart too.
 
 Beside the times stands the processor time of the page's main thread until then, which other work on the machine
 stretches much less. `empty_streamlit` is a page of Streamlit with nothing but a title, in the same browser: what any
@@ -56,6 +60,11 @@ MOMENTS = {
     "complete": [f".st-key-{name} .main-svg .trace" for name in ("equity", "weights", "distribution")],
 }
 """What can be seen at each of them."""
+LIVE = {
+    "weights": ["#root .card data[data-name=past_cvar]", "#root tr[data-row=CASH]"],
+    "complete": [".st-key-weights .main-svg .point", "tr[data-earned=champion]"],
+}
+"""The same of the Live page."""
 EMPTY = "import streamlit as st\nst.title('Nothing else')\n"
 PATIENCE = 60_000
 
@@ -69,7 +78,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         os.environ["PORTFOLIO_SDPO_HOME"] = home
         os.environ.pop("PORTFOLIO_SDPO_REGISTRY", None)
+        os.environ["PORTFOLIO_SDPO_SERVE_MAX_AGE_SESSIONS"] = "1000000"
         runs = {"sample": sample(), "many_stocks": many_stocks(options.stocks)}
+        promote()
         script = Path(home) / "empty.py"
         script.write_text(EMPTY)
         dashboard = ["portfolio_sdpo", "dashboard", "--no-open", "--port"]
@@ -81,6 +92,8 @@ def main() -> None:
                 pages = {name: f"{address}/backtest?run={run}" for name, run in runs.items()}
                 first = visit(browser, pages["sample"], MOMENTS, options.slowdown)
                 found = {name: visits(browser, page, MOMENTS, options) for name, page in pages.items()}
+                first_live = visit(browser, f"{address}/", LIVE, options.slowdown)
+                found["live_page"] = visits(browser, f"{address}/", LIVE, options)
                 again = [switch(browser, pages["many_stocks"]) for _ in range(options.visits)]
     result: dict[str, Any] = {
         "stocks": options.stocks,
@@ -88,6 +101,7 @@ def main() -> None:
         "empty_streamlit": summary(floor)["seen"],
         **{name: summary(times) for name, times in found.items()},
         "first_visit_of_the_server_s": {moment: round(wall, 2) for moment, (wall, _) in first.items()},
+        "first_visit_of_live_s": {moment: round(wall, 2) for moment, (wall, _) in first_live.items()},
         "many_stocks_other_strategy_s": round(statistics.median(again), 2),
         "load_average": os.getloadavg()[0],
     }
@@ -115,6 +129,16 @@ def sample() -> str:
     from portfolio_sdpo.report.result import run_backtest
 
     return run_backtest(BacktestSettings(start="2019-01-02", end="2019-12-31")).folder.name
+
+
+def promote() -> None:
+    """A champion on the sample, with its hold-out."""
+    from portfolio_sdpo.registry import Registry
+    from portfolio_sdpo.registry.retrain import RetrainSettings, retrain
+
+    with Registry.open() as registry:
+        done = retrain(RetrainSettings(), registry=registry)
+        assert done.outcome == "promoted", done.reason
 
 
 def many_stocks(count: int) -> str:

@@ -84,6 +84,10 @@ def _warm_up() -> None:
     from .server import first_paint  # noqa: F401
 
     go.Figure({"data": [{"type": "scatter"}, {"type": "bar"}]})
+    # The default page comes last, since it takes longest: it decides with the champion.
+    import portfolio_sdpo.portfolio.shared_policy_agent  # noqa: F401
+
+    from .pages import live  # noqa: F401
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from portfolio_sdpo.common.files import data_directory
 from portfolio_sdpo.experiments.catalogue import NAMES
 
 PRESETS = ("default", "lstm", "lstm-same-close", "paper-stocks")
@@ -36,12 +35,12 @@ STRATEGIES = (
 
 def snapshots(incomplete: str) -> list[str]:
     """Names of snapshots."""
-    return _filter(incomplete, _list_folder(data_directory() / "snapshots" / "names"))
+    return _filter(incomplete, _list_folder(_data_directory() / "snapshots" / "names"))
 
 
 def agents(incomplete: str) -> list[str]:
     """Folders that `train` made in the data directory; elsewhere the shell completes paths by itself."""
-    folder = data_directory() / "agents"
+    folder = _data_directory() / "agents"
     return _filter(incomplete, [str(folder / name) for name in _list_folder(folder)])
 
 
@@ -90,6 +89,12 @@ def strategies(incomplete: str) -> list[str]:
     return _complete_list(incomplete, [*STRATEGIES, *_extensions("portfolio_sdpo.strategies")])
 
 
+def _data_directory() -> Path:
+    from portfolio_sdpo.common.files import data_directory  # imports what locks and hashes need: not for --help
+
+    return data_directory()
+
+
 def _filter(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
@@ -116,7 +121,7 @@ def _list_folder(folder: Path) -> list[str]:
 
 def _read_ids(table: str) -> list[str]:
     """Ids in the registry, newest first; none if it is on a server or cannot be read at once."""
-    place = os.environ.get("PORTFOLIO_SDPO_REGISTRY") or str(data_directory() / "registry.db")
+    place = os.environ.get("PORTFOLIO_SDPO_REGISTRY") or str(_data_directory() / "registry.db")
     path = place.removeprefix("sqlite:///")
     if "://" in path or not Path(path).expanduser().is_file():
         return []

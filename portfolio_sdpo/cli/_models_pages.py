@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from portfolio_sdpo.common.numbers import general, percent, share
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.registry import LogCheck, Model, Promotion
 
@@ -33,7 +34,7 @@ def render_list(found: Sequence[Model], champion: Promotion | None, damaged: Seq
             model.id,
             model.label,
             str(model.as_of),
-            f"{today['limit']:.1%}",
+            percent(today["limit"]),
             _percent(today["promised"]),
             model.parent or "–",
             style="bold green" if live else "",
@@ -56,7 +57,8 @@ def render_model(model: Model, champion: Promotion | None, history: Sequence[Pro
         "prices": f"{data['snapshot'] or data['source']}, {data['sessions']} sessions, sha256 {model.data_hash[:HASH]}",
         "assets": f"{len(model.assets) - 1} stocks and cash",
         "learner": str(model.settings["learner"]["kind"]),
-        "limit": f"CVaR of the worst {limit['alpha'] * 100:g} % of {limit['horizon']} sessions at {limit['bound']:.1%}",
+        "limit": f"CVaR of the worst {share(limit['alpha'])} of {limit['horizon']} sessions "
+        f"at {percent(limit['bound'])}",
         "caps": Limits.model_validate(model.settings.get("limits", {})).describe() or "none",
         "promised": f"{_percent(today['promised'])} on its scenarios, {_percent(today['past_shielded'])} shielded, "
         "as the shield counts it",
@@ -147,7 +149,7 @@ def _render_promotions(history: Sequence[Promotion], model_id: str) -> Renderabl
 
 def _render_weights(models: Sequence[Model], names: Sequence[str] = ("",)) -> RenderableType:
     today = [model.config["today"]["shielded"] for model in models]
-    rows = {asset: [f"{each.get(asset, 0.0):.1%}" for each in today] for asset in _list_held(models)}
+    rows = {asset: [percent(each.get(asset, 0.0)) for each in today] for asset in _list_held(models)}
     return _side_by_side(names, rows)
 
 
@@ -183,7 +185,7 @@ def _list_leaves(tree: Mapping[str, Any], path: str) -> list[tuple[str, Any]]:
 def _format_value(value: Any) -> str:
     if value is None:
         return "–"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return general(value, 6) if isinstance(value, float) else str(value)
 
 
 def _table(*columns: str) -> Table:
@@ -196,5 +198,5 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:z.1%}"
+def _percent(value: float | None) -> str:
+    return "–" if value is None else percent(value)

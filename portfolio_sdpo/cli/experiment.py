@@ -197,7 +197,7 @@ def summarise(
     algorithms: Algorithms = None,
     as_json: Json = False,
 ) -> None:
-    """Write a record of every finished run: a few kilobytes that `show` and `figures` can do with; Safety Gym only."""
+    """Write a record of every finished run on Safety Gym or stocks: a few kilobytes that `show` and `figures` take."""
     paths = _select(name, seeds, None, algorithms).record(out)
     if as_json:
         typer.echo(json.dumps({"experiment": name, "records": [str(path) for path in paths]}, indent=2))

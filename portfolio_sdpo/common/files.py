@@ -46,18 +46,27 @@ def data_directory() -> Path:
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace the content of `path` in one step: a crash leaves the old file or the new one, never a mixture."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    # Not tempfile's mode 0600: what one user's job writes, others read as the umask allows.
-    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    write_new_file(temporary, content)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def write_new_file(path: Path, content: bytes) -> None:
+    """Write a file that must not exist, down to the disk; a failure leaves no file. Its name is not on the disk yet."""
+    # Not tempfile's mode 0600: what one user's job writes, others read as the umask allows.
+    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def sync_directory(folder: Path) -> None:

@@ -47,7 +47,15 @@ FAMILIES = {
         *(f"safety-b-{task}-suite" for task in ("pointgoal1", "pointgoal2", "cargoal1", "pointbutton1")),
         "safety-c-short",
     ),
-    "portfolio_sdpo.experiments.stocks.study": ("stocks",),
+    "portfolio_sdpo.experiments.stocks.study": (
+        "stocks",
+        "stocks-february",
+        "stocks-april",
+        "stocks-500-steps",
+        "stocks-2000-steps",
+        "stocks-windows",
+        "stocks-softmax",
+    ),
 }
 """Module of a family, which has a dictionary `STUDIES` → names of its studies."""
 NAMES = tuple(name for names in FAMILIES.values() for name in names)

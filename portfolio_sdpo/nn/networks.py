@@ -19,6 +19,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.nn.heads import CategoricalHead, GaussianHead, SimplexHead, make_head
 from portfolio_sdpo.nn.quantiles import Tail, draw_levels, quantile_huber_loss
 
 
@@ -175,8 +176,8 @@ class Critic(nn.Module):
         self.register_buffer("scale", torch.ones(()))
         self.output = orthogonal(nn.Linear(trunk.features, 1), gain=1.0)
 
-    def predict_standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
-        """Predictions [..., N] in standardised units, for observations [..., D] and levels [N]."""
+    def predict_standardised(self, features: Tensor, tau: Tensor) -> Tensor:
+        """Predictions [..., N] in standardised units, for features [..., H] of the trunk and levels [N]."""
         raise NotImplementedError
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
@@ -185,7 +186,11 @@ class Critic(nn.Module):
 
     def forward(self, observation: Tensor, tau: Tensor) -> Tensor:
         """The τ-quantiles [..., N] of the return-to-go, in the signal's units."""
-        return self.predict_standardised(observation, tau) * self.scale + self.location
+        return self.predict(self.trunk(observation), tau)
+
+    def predict(self, features: Tensor, tau: Tensor) -> Tensor:
+        """The same for features [..., H] that the trunk has already made of observations."""
+        return self.predict_standardised(features, tau) * self.scale + self.location
 
     @torch.no_grad()
     def rescale(self, location: Tensor, scale: Tensor) -> None:
@@ -214,26 +219,28 @@ class QuantileCritic(Critic):
         self.kappa = kappa
         self.register_buffer("frequencies", math.pi * torch.arange(dimension), persistent=False)
 
-    def predict_standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
+    def predict_standardised(self, features: Tensor, tau: Tensor) -> Tensor:
         # [N, H]
         levels = torch.relu(self.embedding(torch.cos(tau.unsqueeze(-1) * self.frequencies)))
         # [..., H] · [H, N]
-        features: Tensor = self.trunk(observation) * self.output.weight[0]
-        return features @ levels.T + self.output.bias
+        return (features * self.output.weight[0]) @ levels.T + self.output.bias
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
         # With sorted levels the predictions are nearly sorted as well, and the loss finds their ranks in half the time.
         tau = draw_levels(target.shape[-1], self.tails, generator)
         return quantile_huber_loss(
-            self.predict_standardised(observation, tau), tau, (target - self.location) / self.scale, self.kappa
+            self.predict_standardised(self.trunk(observation), tau),
+            tau,
+            (target - self.location) / self.scale,
+            self.kappa,
         )
 
 
 class MeanCritic(Critic):
     """The expected return-to-go, as in PPO, IPO, CPO and PCPO: a distribution with one atom."""
 
-    def predict_standardised(self, observation: Tensor, tau: Tensor) -> Tensor:
-        value: Tensor = self.output(self.trunk(observation))
+    def predict_standardised(self, features: Tensor, tau: Tensor) -> Tensor:
+        value: Tensor = self.output(features)
         return value.expand(*value.shape[:-1], len(tau))
 
     def loss(self, observation: Tensor, target: Tensor, generator: torch.Generator) -> Tensor:
@@ -241,95 +248,6 @@ class MeanCritic(Critic):
             self.output(self.trunk(observation)) - (target.mean(-1, keepdim=True) - self.location) / self.scale
         )
         return error.square().mean()
-
-
-_LOG_2PI = math.log(2 * math.pi)
-CASH_AT_START = 0.9995
-"""Weight of cash before the first update."""
-
-
-class CategoricalHead:
-    """One of `count` actions; the parameters are logits [..., count], actions integers [...]."""
-
-    action_shape: tuple[int, ...] = ()
-    action_dtype = torch.int64
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.width = count
-        self.initial = torch.zeros(count)
-
-    def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        # The Gumbel trick: cheaper than torch.multinomial on small batches, and exact.
-        noise = torch.empty_like(parameters).exponential_(generator=generator).log_()
-        return (parameters - noise).argmax(-1)
-
-    def mode(self, parameters: Tensor) -> Tensor:
-        return parameters.argmax(-1)
-
-    def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
-        return torch.log_softmax(parameters, -1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
-
-    def entropy(self, parameters: Tensor) -> Tensor:
-        log = torch.log_softmax(parameters, -1)
-        return -(log.exp() * log).sum(-1)
-
-    def kl(self, old: Tensor, new: Tensor) -> Tensor:
-        log_old, log_new = torch.log_softmax(old, -1), torch.log_softmax(new, -1)
-        return (log_old.exp() * (log_old - log_new)).sum(-1)
-
-    def to_executable(self, action: Tensor) -> Tensor:
-        """The action in the form that the environment takes."""
-        return action
-
-
-class GaussianHead:
-    """A real vector of length `size`; the parameters are mean and log standard deviation, [..., 2·size]."""
-
-    action_dtype = torch.float32
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.action_shape: tuple[int, ...] = (size,)
-        self.width = size
-        self.initial = torch.zeros(size)
-
-    def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        mean, log_std = parameters.chunk(2, -1)
-        return mean + log_std.exp() * torch.empty_like(mean).normal_(generator=generator)
-
-    def mode(self, parameters: Tensor) -> Tensor:
-        return parameters.chunk(2, -1)[0]
-
-    def log_prob(self, parameters: Tensor, action: Tensor) -> Tensor:
-        mean, log_std = parameters.chunk(2, -1)
-        standardised = (action - mean) * (-log_std).exp()
-        return (-0.5 * standardised.square() - log_std - 0.5 * _LOG_2PI).sum(-1)
-
-    def entropy(self, parameters: Tensor) -> Tensor:
-        log_std = parameters.chunk(2, -1)[1]
-        return (log_std + 0.5 * (1 + _LOG_2PI)).sum(-1)
-
-    def kl(self, old: Tensor, new: Tensor) -> Tensor:
-        (mean_old, log_old), (mean_new, log_new) = old.chunk(2, -1), new.chunk(2, -1)
-        squared = (2 * log_old).exp() + (mean_old - mean_new).square()
-        return (log_new - log_old + 0.5 * squared * (-2 * log_new).exp() - 0.5).sum(-1)
-
-    def to_executable(self, action: Tensor) -> Tensor:
-        """The action in the form that the environment takes."""
-        return action
-
-
-class SimplexHead(GaussianHead):
-    """Weights on cash and stocks: the softmax of Gaussian logits, whose mean at the start is almost all in cash."""
-
-    def __init__(self, assets: int) -> None:
-        super().__init__(assets)
-        self.initial[0] = math.log(CASH_AT_START / (1 - CASH_AT_START) * (assets - 1))
-
-    def to_executable(self, action: Tensor) -> Tensor:
-        """Weights [..., A] of logits [..., A]."""
-        return torch.softmax(action.double(), -1)
 
 
 class Policy(nn.Module):
@@ -341,10 +259,16 @@ class Policy(nn.Module):
     """
 
     def __init__(
-        self, codec: ObservationCodec, action_space: spaces.Space[Any], hidden: Sequence[int], initial_std: float = 0.5
+        self,
+        codec: ObservationCodec,
+        action_space: spaces.Space[Any],
+        hidden: Sequence[int],
+        initial_std: float = 0.5,
+        logit_bound: float | None = None,
     ) -> None:
+        """logit_bound: of a policy of weights, see `SimplexHead`."""
         super().__init__()
-        self.head: CategoricalHead | GaussianHead = _head_for(action_space)
+        self.head: CategoricalHead | GaussianHead = make_head(action_space, logit_bound)
         width = self.head.width
         self.network = codec.policy_network(hidden, self.head.initial)
         gaussian = isinstance(self.head, GaussianHead)
@@ -355,6 +279,8 @@ class Policy(nn.Module):
         output: Tensor = self.network(observation)
         if self.log_std is None:
             return output
+        if isinstance(self.head, SimplexHead):
+            output = self.head.limit(output)
         return torch.cat([output, self.log_std.expand_as(output)], -1)
 
     def act(self, observation: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -363,13 +289,3 @@ class Policy(nn.Module):
             parameters = self(observation)
             action = self.head.sample(parameters, generator)
             return action, self.head.log_prob(parameters, action)
-
-
-def _head_for(space: spaces.Space[Any]) -> CategoricalHead | GaussianHead:
-    if isinstance(space, spaces.Discrete):
-        return CategoricalHead(int(space.n))
-    if getattr(space, "simplex", False) and len(space.shape or ()) == 1:
-        return SimplexHead(int(space.shape[0]))  # type: ignore[index]
-    if isinstance(space, spaces.Box) and len(space.shape) == 1:
-        return GaussianHead(int(space.shape[0]))
-    raise SettingsError(f"action space {space} is not supported: use Discrete or a one-dimensional Box.")

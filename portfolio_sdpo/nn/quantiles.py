@@ -36,7 +36,7 @@ half the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -123,7 +123,7 @@ def expect(values: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def quantile_huber_loss(pred: Tensor, tau: Tensor, target: Tensor, kappa: float = 1.0) -> Tensor:
-    """The quantile Huber loss: mean over targets, sum over quantiles, mean over rows.
+    """The quantile Huber loss []: mean over targets, sum over quantiles, mean over rows. It can be differentiated once.
 
     Parameters
     ----------
@@ -135,11 +135,6 @@ def quantile_huber_loss(pred: Tensor, tau: Tensor, target: Tensor, kappa: float 
         Samples of the distribution to be learned; M may differ from N.
     kappa : float
         Where the Huber loss turns from quadratic to linear; 0 is plain quantile regression.
-
-    Returns
-    -------
-    Tensor []
-        The loss, in the type of `pred`. It can be differentiated once.
 
     Examples
     --------
@@ -179,16 +174,11 @@ class _QuantileHuberLoss(torch.autograd.Function):
         gradient = torch.empty_like(rows, memory_format=torch.contiguous_format)
         total = torch.zeros((), dtype=torch.float64, device=pred.device)
         scale = 1.0 / (m * rows.shape[0])
-        step = max(1, _BLOCK // (3 * n + m) if kappa else 2 * _BLOCK // (n + m))
-        for start in range(0, rows.shape[0], step):
-            block = slice(start, start + step)
+        for block, evaluate in _blocks(rows, targets, kappa):
             level = levels if levels.shape[0] == 1 else levels[block]
-            if kappa == 0:
-                loss, slope = _plain_loss_and_slope(rows[block], level, targets[block])
-            else:
-                loss, slope = _loss_and_slope(rows[block], level, targets[block], kappa)
+            loss, slope = evaluate(rows[block], level, targets[block], kappa)
             total += loss.sum()
-            torch.mul(slope, scale, out=gradient[block])
+            gradient[block] = slope.mul_(scale).to(gradient.dtype)
         if ctx.needs_input_grad[0]:
             ctx.save_for_backward(gradient.view(pred.shape))
         return total.mul_(scale).to(pred.dtype)
@@ -200,20 +190,34 @@ class _QuantileHuberLoss(torch.autograd.Function):
         return gradient * grad_output, None, None, None
 
 
+_Evaluation = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
+
+
+def _blocks(rows: Tensor, targets: Tensor, kappa: float) -> Iterator[tuple[slice | Tensor, _Evaluation]]:
+    """Blocks of rows, and how each is evaluated.
+
+    Where no target of a row is farther than κ from any prediction, the runs outside p ± κ are empty: one cut is enough.
+    """
+    n, m = rows.shape[-1], targets.shape[-1]
+    if kappa == 0:
+        step = max(1, 2 * _BLOCK // (n + m))
+        for start in range(0, len(rows), step):
+            yield slice(start, start + step), _plain_loss_and_slope
+        return
+    low, high = torch.minimum(rows.amin(-1), targets.amin(-1)), torch.maximum(rows.amax(-1), targets.amax(-1))
+    close = high - low <= kappa
+    for part, evaluate, cuts in ((close, _square_loss_and_slope, 1), (~close, _loss_and_slope, 3)):
+        if part.any():
+            for block in torch.split(part.nonzero().squeeze(-1), max(1, _BLOCK // (cuts * n + m))):
+                yield block, evaluate
+
+
 def _loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
     """Σ_j ξ(τ_i, T_j − p_i) and its derivative in p_i, both [R, N] in double, for pred [R, N] and target [R, M]."""
     m = target.shape[-1]
-    t = _sort_rows(target).double()
-    centre = t[:, m // 2, None].clone()
-    t.sub_(centre)
-    p = pred.double() - centre
-
+    t, p, prefix = _centre(pred, target)
     # How many targets lie before each cut, and their sums: [R, 3N] = the cuts p+κ, p−κ, p side by side.
     rank = _ranks(t, p, kappa)
-    # [2, R, M+1]: Σ T and Σ T² of the first k targets
-    prefix = t.new_zeros(2, *t.shape[:-1], m + 1)
-    torch.cumsum(t, -1, out=prefix[0, :, 1:])
-    torch.cumsum(t.square_(), -1, out=prefix[1, :, 1:])
     count_up, count_low, count_mid = rank.double().chunk(3, -1)
     sum_up, sum_low, sum_mid = prefix[0].gather(-1, rank).chunk(3, -1)
     square_up, square_low, square_mid = prefix[1].gather(-1, rank).chunk(3, -1)
@@ -238,24 +242,47 @@ def _loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> 
     return torch.lerp(loss_low, loss_up, weight), torch.lerp(slope_low, slope_up, weight)
 
 
-def _plain_loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _square_loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> tuple[Tensor, Tensor]:
+    """`_loss_and_slope` where |T_j − p_i| ≤ κ everywhere: (1−τ)·Σ (p−T)²/2κ below p and τ·Σ (p−T)²/2κ above it."""
+    t, p, prefix = _centre(pred, target)
+    rank = _ranks(t, p)
+    run = prefix[0].gather(-1, rank)
+    slope_low = rank.double().mul_(p).sub_(run)
+    loss_low = prefix[1].gather(-1, rank).addcmul_(slope_low - run, p)
+    # Σ over all targets of (p−T) and of (p−T)², of which the run above p is what the run below it leaves.
+    total = prefix[0, :, -1:]
+    slope = (target.shape[-1] * p).sub_(total)
+    loss = (slope - total).mul_(p).add_(prefix[1, :, -1:])
+    weight = tau.double().expand_as(p)
+    slope = torch.lerp(slope_low, slope.sub_(slope_low), weight)
+    loss = torch.lerp(loss_low, loss.sub_(loss_low), weight)
+    return loss.mul_(0.5 / kappa), slope.mul_(1.0 / kappa)
+
+
+def _centre(pred: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sorted targets [R, M] and predictions [R, N] less the targets' median; Σ T, Σ T² of the first k, [2, R, M+1]."""
+    m = target.shape[-1]
+    t = _sort_rows(target).double()
+    centre = t[:, m // 2, None].clone()
+    t.sub_(centre)
+    prefix = t.new_zeros(2, *t.shape[:-1], m + 1)
+    torch.cumsum(t, -1, out=prefix[0, :, 1:])
+    torch.cumsum(t.square(), -1, out=prefix[1, :, 1:])
+    return t, pred.double() - centre, prefix
+
+
+def _plain_loss_and_slope(pred: Tensor, tau: Tensor, target: Tensor, kappa: float = 0.0) -> tuple[Tensor, Tensor]:
     """`_loss_and_slope` at κ = 0: Σ_j of (1−τ)(p−T) below p and τ(T−p) above it; the loss may already be the sum."""
     m = target.shape[-1]
     if pred.device.type == "cpu" and pred.dtype == target.dtype == torch.float32 and pred.shape[-1] + m < 1 << 30:
         return _plain_by_sorting(pred, tau, target)
-    t = _sort_rows(target).double()
-    centre = t[:, m // 2, None].clone()
-    t.sub_(centre)
-    p = pred.double() - centre
-
+    t, p, prefix = _centre(pred, target)
     # [R, N]: how many targets lie below p, and their sum
     rank = torch.searchsorted(t, p)
-    prefix = t.new_zeros(t.shape[0], m + 1)
-    torch.cumsum(t, -1, out=prefix[:, 1:])
-    below, sum_below = rank.double(), prefix.gather(-1, rank)
+    below, sum_below = rank.double(), prefix[0].gather(-1, rank)
     weight = tau.double()
     # (1−τ)·low + τ·up with low = below·p − sum_below and up = low + total − m·p
-    loss = (below * p).sub_(sum_below).add_(weight * (prefix[:, -1:] - m * p))
+    loss = (below * p).sub_(sum_below).add_(weight * (prefix[0, :, -1:] - m * p))
     return loss, below.sub_(m * weight)
 
 
@@ -308,19 +335,19 @@ def _sort_rows(values: Tensor) -> Tensor:
     return values.detach().double().sort(-1).values
 
 
-def _ranks(t: Tensor, p: Tensor, kappa: float) -> Tensor:
-    """For sorted t [R, M] and cuts p+κ, p−κ, p: how many t lie before each cut, [R, 3N] in that order."""
-    bits = (t.shape[-1] + 3 * p.shape[-1]).bit_length()
+def _ranks(t: Tensor, p: Tensor, kappa: float | None = None) -> Tensor:
+    """How many of the sorted t [R, M] lie before each cut: [R, N] for the cuts p, [R, 3N] for p+κ, p−κ and p."""
+    bits = (t.shape[-1] + (1 if kappa is None else 3) * p.shape[-1]).bit_length()
     if t.device.type == "cpu" and bits <= 20:
         return _ranks_by_sorting(t, p, kappa, bits)
     return _ranks_by_searching(t, p, kappa)
 
 
-def _ranks_by_searching(t: Tensor, p: Tensor, kappa: float) -> Tensor:
-    return torch.searchsorted(t, torch.cat([p + kappa, p - kappa, p], -1))
+def _ranks_by_searching(t: Tensor, p: Tensor, kappa: float | None) -> Tensor:
+    return torch.searchsorted(t, p if kappa is None else torch.cat([p + kappa, p - kappa, p], -1))
 
 
-def _ranks_by_sorting(t: Tensor, p: Tensor, kappa: float, bits: int) -> Tensor:
+def _ranks_by_sorting(t: Tensor, p: Tensor, kappa: float | None, bits: int) -> Tensor:
     """Ranks from one sort of all targets and cuts together; on the CPU two to three times faster than binary searches.
 
     A row's values are shifted to be non-negative, where doubles order like the integers made of the same bits, and the
@@ -328,25 +355,29 @@ def _ranks_by_sorting(t: Tensor, p: Tensor, kappa: float, bits: int) -> Tensor:
     N = M = 128 the remaining resolution is 2⁻⁴² of the row's range: closer values may be swapped, which does not change
     the loss noticeably, because it is smooth there.
     """
-    n, width = p.shape[-1], t.shape[-1] + 3 * p.shape[-1]
+    n = p.shape[-1]
+    cuts = n if kappa is None else 3 * n
+    width = cuts + t.shape[-1]
     mask = (1 << bits) - 1
     low, high = t[:, :1], t[:, -1:]
     # [R, 3N+M]: columns p+κ, p−κ, p, t. Cuts beyond the outermost targets move there: a huge κ costs no resolution.
     keys = torch.empty(*t.shape[:-1], width, dtype=torch.float64)
-    torch.minimum(p + kappa, high, out=keys[:, :n])
-    torch.maximum(p - kappa, low, out=keys[:, n : 2 * n])
-    keys[:, 2 * n : 3 * n] = p
-    keys[:, 3 * n :] = t
+    if kappa is not None:
+        torch.minimum(p + kappa, high, out=keys[:, :n])
+        torch.maximum(p - kappa, low, out=keys[:, n : 2 * n])
+    keys[:, cuts - n : cuts] = p
+    keys[:, cuts:] = t
     keys.sub_(torch.minimum(low, p.amin(-1, keepdim=True)))
 
     # Equal values must be sorted as p−κ, p, t, p+κ, so that a moved cut stays outside: label = column − n, cyclic.
-    label = (torch.arange(width) - n) & mask
+    first = 0 if kappa is None else n
+    label = (torch.arange(width) - first) & mask
     unsigned = torch.iinfo(torch.int64).max  # clears the sign of −0.0
     column = keys.view(torch.int64).bitwise_and_(unsigned & ~mask).bitwise_or_(label)
     column.numpy().sort(axis=-1)
-    column.add_(n).bitwise_and_(mask)
-    before = (column >= 3 * n).cumsum(-1)
-    return torch.empty_like(before).scatter_(-1, column, before)[:, : 3 * n]
+    column.add_(first).bitwise_and_(mask)
+    before = (column >= cuts).cumsum(-1)
+    return torch.empty_like(before).scatter_(-1, column, before)[:, :cuts]
 
 
 def _check(pred: Tensor, tau: Tensor, target: Tensor, kappa: float) -> None:

@@ -15,7 +15,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.networks import Policy, SimplexHead
+from portfolio_sdpo.nn.heads import SimplexHead
+from portfolio_sdpo.nn.networks import Policy
 from portfolio_sdpo.portfolio.accounting import RUIN, Execution, hold_tensors, rebalance_tensors
 from portfolio_sdpo.portfolio.path_codec import PathCodec
 from portfolio_sdpo.portfolio.path_learner import PathLearner

@@ -234,7 +234,7 @@ class SafeAllocator:
         `portfolio-sdpo models add` takes it, with its caps and its limit on turnover.
         """
         self._check_fitted()
-        if find_limits(self) != agent_from_parts(self._parts, Path()).settings.limits:
+        if find_limits(self) != self._limits:  # those of an older folder are not in its settings
             raise SettingsError(
                 "max_weight, max_turnover, groups: they were changed after the fit, so today's weights are not those "
                 "of this policy; fit it again to save it."
@@ -373,7 +373,7 @@ class SafeAllocator:
         today = config["today"]["shielded" if self.shield else "weights"]
         findings = config["today"].get("findings", ()) if self.shield else ()
         assets = tuple(config["assets"])
-        self._parts = dict(parts)
+        self._parts, self._limits = dict(parts), find_limits(self)
         self.feature_names_in_ = np.array(assets[1:], dtype=object)
         self.n_features_in_ = len(assets) - 1
         self.as_of_ = pd.Timestamp(config["as_of"])

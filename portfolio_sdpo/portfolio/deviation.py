@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from portfolio_sdpo.common.numbers import percent
 from portfolio_sdpo.portfolio.accounting import hold, trade
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.features import LONG, YEAR
@@ -54,12 +55,13 @@ class Deviation:
     def __str__(self) -> str:
         if not math.isfinite(self.error):
             return (
-                f"deviation {self.value:.0%}: {self.years:.1f} years of evidence are too few, "
+                f"deviation {percent(self.value, 0)}: {self.years:.1f} years of evidence are too few, "
                 f"{LEAST_QUARTERS * QUARTER / SESSIONS_PER_YEAR:.0f} are needed"
             )
         return (
-            f"deviation {self.value:.0%}: in {self.years:.1f} years the policy grew {self.growth:+.2%} a year beyond "
-            f"equal weights at the same CVaR, standard error {self.error:.2%}"
+            f"deviation {percent(self.value, 0)}: in {self.years:.1f} years the policy grew "
+            f"{percent(self.growth, 2, sign=True)} a year beyond equal weights at the same CVaR, "
+            f"standard error {percent(self.error, 2)}"
         )
 
 
@@ -107,7 +109,7 @@ def explain_deviation(found: Deviation, *, fixed: bool = False) -> str:
     """One sentence for the user.
 
     >>> explain_deviation(Deviation(0.4, 0.011, 0.0067, 9.0))
-    "The policy deviates 0.4 from equal weights: +1.1 % a year in 9.0 years of this universe's past."
+    "The policy deviates 0.4 from equal weights: +1.1\\xa0% a year in 9.0 years of this universe's past."
     >>> explain_deviation(Deviation(0.0, math.nan, math.nan, 1.2))
     'The policy does not deviate from equal weights: 1.2 years of evidence are too few, 3 are needed.'
     """
@@ -118,9 +120,9 @@ def explain_deviation(found: Deviation, *, fixed: bool = False) -> str:
         needed = LEAST_QUARTERS * QUARTER / SESSIONS_PER_YEAR
         why = f"{found.years:.1f} years of evidence are too few, {needed:.0f} are needed"
     else:
-        why = f"{found.growth * 100:+.1f} % a year in {found.years:.1f} years of this universe's past"
+        why = f"{percent(found.growth, sign=True)} a year in {found.years:.1f} years of this universe's past"
         if found.value == 0.0:
-            why += f", with a standard error of {found.error * 100:.1f} %, are not enough"
+            why += f", with a standard error of {percent(found.error)}, are not enough"
     return f"The policy {extent} from equal weights: {why}."
 
 

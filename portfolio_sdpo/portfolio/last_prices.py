@@ -10,6 +10,7 @@ from datetime import date
 
 import numpy as np
 
+from portfolio_sdpo.common.numbers import percent
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.prices.cleaning import inspect
 from portfolio_sdpo.prices.cleaning.checks import LARGE_MOVE
@@ -56,7 +57,7 @@ def find_suspicion(market: Market, today: date) -> Suspicion | None:
         return None
     moves = market.gross_returns[-1] - 1.0
     found = np.flatnonzero(np.abs(moves) > LARGE_MOVE)
-    names = ", ".join(f"{market.assets[i]} moved by {moves[i]:+,.1%}" for i in found[:3])
+    names = ", ".join(f"{market.assets[i]} moved by {percent(moves[i], sign=True)}" for i in found[:3])
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     what = "its price" if len(found) == 1 else "the prices"
     return Suspicion(f"{names}{more} at the last close, {market.dates[-1]}: check {what}.", False, trusted)

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, field_validator
 
+from portfolio_sdpo.common.numbers import share
 from portfolio_sdpo.errors import SettingsError, WeightsError, did_you_mean
 from portfolio_sdpo.portfolio.accounting import rebalance
 from portfolio_sdpo.portfolio.market import CASH, Array, all_cash
@@ -76,12 +77,12 @@ class Limits(Settings):
 
         >>> tech = GroupLimit(name="tech", tickers=("A", "B"), max_weight=0.4)
         >>> Limits(max_weight=0.25, max_turnover=0.5, groups=[tech]).describe()
-        'at most 25 % in a stock, at most 40 % in tech, turnover of at most 50 % at a decision'
+        'at most 25\\xa0% in a stock, at most 40\\xa0% in tech, turnover of at most 50\\xa0% at a decision'
         """
-        parts = [] if self.max_weight is None else [f"at most {self.max_weight * 100:g} % in a stock"]
-        parts += [f"at most {group.max_weight * 100:g} % in {group.name}" for group in self.groups]
+        parts = [] if self.max_weight is None else [f"at most {share(self.max_weight)} in a stock"]
+        parts += [f"at most {share(group.max_weight)} in {group.name}" for group in self.groups]
         if self.max_turnover is not None:
-            parts.append(f"turnover of at most {self.max_turnover * 100:g} % at a decision")
+            parts.append(f"turnover of at most {share(self.max_turnover)} at a decision")
         return ", ".join(parts)
 
     def tighten(self, other: Limits) -> Limits:

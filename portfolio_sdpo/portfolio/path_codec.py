@@ -16,11 +16,9 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from portfolio_sdpo.errors import SettingsError
+from portfolio_sdpo.nn.heads import UNLISTED
 from portfolio_sdpo.nn.networks import ObservationCodec, Trunk, orthogonal
 from portfolio_sdpo.portfolio.path_policy import Allocation, Deployment, PathTrunk
-
-UNLISTED = -30.0
-"""Logit of a stock that cannot be bought: none of the wealth, and still a number that a Gaussian can have as mean."""
 
 
 class PathCodec(ObservationCodec):
@@ -71,6 +69,7 @@ class PathCodec(ObservationCodec):
         if len(hidden) != 2 or len(initial) != self.assets:
             raise SettingsError(f"hidden: an LSTM and the layer after it have two widths (got {tuple(hidden)}).")
         network = PathLogits(self, (hidden[0], hidden[1]))
+        network.allocation.output.bias.data.copy_(initial)
         self._trunk = network.allocation.trunk
         return network
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from portfolio_sdpo.nn.networks import SimplexHead, orthogonal
+from portfolio_sdpo.nn.heads import SimplexHead
+from portfolio_sdpo.nn.networks import orthogonal
 from portfolio_sdpo.portfolio.accounting import Execution, hold_tensors, rebalance_tensors
 from portfolio_sdpo.portfolio.path_shield import PathShield
 

@@ -21,6 +21,7 @@ from typing import Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from portfolio_sdpo.common.numbers import percent, share
 from portfolio_sdpo.portfolio.calibrated_shield import (
     LEAST,
     WINDOW,
@@ -141,8 +142,8 @@ def shield_within(
         return whole
     allowed, traded = allow(partly), float(np.abs(partly - held).sum()) / change
     sentence = (
-        f"The limit of {limits.max_turnover:.0%} on turnover leaves {traded:.0%} of the change that is wanted; the "
-        "rest follows at later decisions."
+        f"The limit of {share(limits.max_turnover)} on turnover leaves {percent(traded, 0)} of the change that is "
+        "wanted; the rest follows at later decisions."
     )
     if np.abs(allowed.weights - partly).max() > TOLERANCE:
         sentence += " What the caps and the shield sell comes on top."
@@ -253,8 +254,8 @@ class _Past:
             )
         moves = self.history.gross_returns[-1] - 1.0
         found += [
-            f"{names[i]} moved by {moves[i]:+,.1%} in the last {unit}, more than {LARGE_MOVE:.0%}: check its price. "
-            "The shield holds or sells because of it, and does not buy."
+            f"{names[i]} moved by {percent(moves[i], sign=True)} in the last {unit}, more than {share(LARGE_MOVE)}: "
+            "check its price. The shield holds or sells because of it, and does not buy."
             for i in self.assets[np.abs(moves[self.assets]) > LARGE_MOVE]
         ]
         return tuple(found)

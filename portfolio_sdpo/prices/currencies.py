@@ -73,7 +73,7 @@ def _read_rates(path: Path) -> pd.DataFrame:
     """Day × pair, as `EURUSD`."""
     from portfolio_sdpo.prices.layouts import read_prices
 
-    frame = read_prices(path).frame
+    frame = read_prices(path, exchange_rates=True).frame
     pairs = {name: f"{match[1]}{match[2]}" for name in frame.columns if (match := _PAIR.fullmatch(name.upper()))}
     if not pairs:
         raise SettingsError(

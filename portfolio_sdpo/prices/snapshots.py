@@ -24,7 +24,8 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo import __version__
-from portfolio_sdpo.common.files import data_directory, hold_lock, sync_directory, write_atomically
+from portfolio_sdpo.common.files import data_directory, hold_lock
+from portfolio_sdpo.common.write_group import Staged, WriteGroup
 from portfolio_sdpo.errors import SettingsError, SnapshotError, did_you_mean
 from portfolio_sdpo.prices.cleaning import CleanPrices, Report
 from portfolio_sdpo.prices.frequency import recognise_frequency
@@ -170,17 +171,22 @@ class Store:
         report = report or cleaned.report
         failures = {ticker: str(error) for ticker, error in prices.failures.items()}
         empty = dict.fromkeys(prices.frame.columns.difference(frame.columns), "It has no price.")
-        sha256 = content_hash(frame)
-        content = encode_parquet(frame)
         frequency = recognise_frequency(pd.DatetimeIndex(frame.index))
         companions = {kind: encode_parquet(align_companion(table, frame)) for kind, table in prices.companions.items()}
-        with self._lock():
+        with ThreadPoolExecutor(1) as pool:  # neither of the two holds the interpreter
+            hashing = pool.submit(content_hash, frame)
+            content = encode_parquet(frame)
+            sha256 = hashing.result()
+        with self._writing() as group:
             current = self._current(name)
             before = None if current is None else self._manifest(name, current)
             if base is not None and current != base and (before is None or before.sha256 != sha256):
                 raise SnapshotError(f"Another process changed {name} meanwhile; run the command again.")
+            # Prices that the name does not hold are hardly ever there: the disk works while they are hashed.
+            early = group.stage(self.root / "objects", content) if before is None or before.sha256 != sha256 else None
+            objects: dict[Path, Staged] = {}
             # Before the comparison: it mends a damaged file of these prices.
-            file_sha256 = self._put(content, "parquet")
+            file_sha256 = self._put(group, objects, content, "parquet", early)
             manifest = Manifest(
                 name=name,
                 sha256=sha256,
@@ -208,17 +214,22 @@ class Store:
                 frequency=frequency.name,
                 periods_per_year=frequency.periods_per_year,
                 currency=next((prices.currencies[each] for each in frame.columns if each in prices.currencies), None),
-                companions={kind: self._put(content, "parquet") for kind, content in companions.items()},
+                companions={kind: self._put(group, objects, each, "parquet") for kind, each in companions.items()},
                 survivorship=describe_survivorship(frame, request.membership),
             )
             same = (
                 before is not None and before.sha256 == sha256 and (base is not None or _same_origin(before, manifest))
             )
             stored = freeze_frame(frame.to_numpy(copy=True), frame.index, frame.columns)
-            if current is not None and before is not None and same and self._is_sound(before):
-                return SaveResult(Snapshot(before, current, stored), new=False)
-            digest = self._put(manifest.model_dump_json(indent=2).encode(), "json")
-            write_atomically(self.root / "names" / name, f"{digest}\n".encode())
+            if current is not None and before is not None and same:
+                group.publish(objects)
+                objects.clear()
+                if self._is_sound(before):
+                    return SaveResult(Snapshot(before, current, stored), new=False)
+            digest = self._put(group, objects, manifest.model_dump_json(indent=2).encode(), "json")
+            pointer = group.stage(self.root / "names", f"{digest}\n".encode())
+            group.publish(objects)
+            group.publish({self.root / "names" / name: pointer})  # only now: it leads to the others
         return SaveResult(Snapshot(manifest, digest, stored), new=True)
 
     def verify(self, name: str | None = None) -> tuple[VersionCheck, ...]:
@@ -299,30 +310,34 @@ class Store:
     def _path(self, digest: str, suffix: str) -> Path:
         return self.root / "objects" / digest[:2] / f"{digest}.{suffix}"
 
-    def _put(self, content: bytes, suffix: str) -> str:
-        """Write the bytes under their hash unless they are there already; returns the hash."""
+    def _put(
+        self, group: WriteGroup, objects: dict[Path, Staged], content: bytes, suffix: str, early: Staged | None = None
+    ) -> str:
+        """Add the bytes to the objects to be published under their hash unless they are there already.
+
+        early: the same bytes, if the group writes them already. Returns the hash.
+        """
         digest = hashlib.sha256(content).hexdigest()
         path = self._path(digest, suffix)
         if path.exists() and path.read_bytes() == content:
-            return digest
-        if not path.parent.exists():
-            path.parent.mkdir()
-            sync_directory(path.parent.parent)
-        write_atomically(path, content)
+            group.publish_existing(path)
+        else:
+            objects[path] = early or group.stage(path.parent, content)
         return digest
 
     @contextmanager
-    def _lock(self) -> Iterator[None]:
+    def _writing(self) -> Iterator[WriteGroup]:
         """Only one process writes at a time, so what lies around unfinished was left by one that was killed."""
+        objects, names = self.root / "objects", self.root / "names"
         try:
-            for folder in (self.root / "objects", self.root / "names"):
+            new = {folder.parent for folder in (self.root, *self.root.parents) if not folder.exists()}
+            for folder in (objects, names):
                 folder.mkdir(parents=True, exist_ok=True)
-            sync_directory(self.root)
-            with hold_lock(self.root / ".lock"):
-                for pattern in ("objects/*/.*", "names/.*"):
+            with hold_lock(self.root / ".lock"), WriteGroup({self.root, objects} | new) as group:
+                for pattern in ("objects/*/.*", "objects/.*", "names/.*"):
                     for left_over in self.root.glob(pattern):
                         left_over.unlink()
-                yield
+                yield group
         except OSError as error:  # no permission, no room, a file in the place of a folder
             raise self._unusable(error) from None
 

@@ -24,6 +24,7 @@ from portfolio_sdpo.backtest.intervals import LEAST_PERIODS, Bootstrap
 from portfolio_sdpo.backtest.promise import check_promise
 from portfolio_sdpo.backtest.simulate import Track
 from portfolio_sdpo.backtest.statistics import growth_difference, summarise
+from portfolio_sdpo.common.numbers import share
 from portfolio_sdpo.portfolio.shield import CvarLimit
 
 FIGURES = (
@@ -80,8 +81,8 @@ def evaluate_challenger(
     kept = bool(promise["kept"]) and not unmet
     reason = (
         f"over {len(track.returns)} held-out sessions to {track.dates[-1]} its {limit.horizon}-session CVaR was "
-        f"{_percent(promise['realised'])} {'within' if promise['kept'] else 'beyond'} the limit of "
-        f"{_percent(limit.bound)}"
+        f"{share(promise['realised'], 4)} {'within' if promise['kept'] else 'beyond'} the limit of "
+        f"{share(limit.bound, 4)}"
     )
     if not promise["tested"]:
         reason += f" (not tested: {promise['windows']} of the {LEAST_PERIODS} periods that a test needs)"
@@ -96,8 +97,8 @@ def evaluate_challenger(
     worse = high < 0.0
     yearly = "yearly " if difference["span"] == "year" else ""
     reason += (
-        f", and its {yearly}growth minus the champion's was {_percent(difference['growth'], sign=True)} "
-        f"({_percent(confidence)} interval {_percent(low, sign=True)} to {_percent(high, sign=True)})"
+        f", and its {yearly}growth minus the champion's was {share(difference['growth'], 4, sign=True)} "
+        f"({share(confidence, 4)} interval {share(low, 4, sign=True)} to {share(high, 4, sign=True)})"
     )
     if worse:
         reason += ", clearly worse"
@@ -113,7 +114,3 @@ def _compare_growth(track: Track, rival: Track, bootstrap: Bootstrap) -> dict[st
 def _select_figures(track: Track, limit: CvarLimit) -> dict[str, Any]:
     figures = summarise(track, alpha=limit.alpha, horizon=limit.horizon).to_json()
     return {name: figures[name] for name in FIGURES}
-
-
-def _percent(share: float, *, sign: bool = False) -> str:
-    return f"{100 * share:{'+' if sign else ''}.4g} %"

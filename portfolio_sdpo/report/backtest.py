@@ -18,6 +18,7 @@ from portfolio_sdpo.backtest.run import (
     simulate_strategies,
 )
 from portfolio_sdpo.backtest.strategies import make_benchmark
+from portfolio_sdpo.common.numbers import percent
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.errors import SettingsError, did_you_mean
 from portfolio_sdpo.portfolio.accounting import Execution, check_execution
@@ -327,7 +328,8 @@ def _mean_rate(cash: Any) -> Any:
 def _describe_rates(cash: Any) -> list[str]:
     if not isinstance(cash, pd.Series):
         return []
-    return [f"Cash earns {cash.count()} annual rates from {cash.min():.2%} to {cash.max():.2%}; shown is their mean."]
+    edges = f"from {percent(cash.min(), 2)} to {percent(cash.max(), 2)}"
+    return [f"Cash earns {cash.count()} annual rates {edges}; shown is their mean."]
 
 
 def _validate(kind: type[AnySettings], **fields: Any) -> AnySettings:

@@ -25,6 +25,14 @@ def select_rivals(found: Sequence[StrategyGroup], main: StrategyGroup) -> list[S
     return list({group.name: group for group in rivals}.values())
 
 
+def find_index(found: Sequence[StrategyGroup], name: str) -> StrategyGroup | None:
+    """What stands for the market, as far as beta goes: 1/N or else the first benchmark; None for itself."""
+    plain = [group for group in found if group.kind == "benchmark" and not group.name.endswith(" + shield")]
+    moving = [group for group in plain if group.name != "cash"]
+    index = next((group for group in moving if group.name == "equal-weight"), moving[0] if moving else None)
+    return None if index is None or index.name == name else index
+
+
 def find_strongest_shielded(found: Sequence[StrategyGroup]) -> StrategyGroup | None:
     """Of the benchmarks behind the shield, the one that grew fastest at the same risk; None where there is none."""
     shielded = [group for group in found if group.kind == "benchmark" and group.name.endswith(" + shield")]
@@ -45,7 +53,7 @@ def describe_same_risk(record: dict[str, Any], title: str) -> str:
     if not found or found["growth"] is None:
         return ""
     low, high = found["interval"]
-    interval = "" if low is None or high is None else f" [{percent(low)}, {percent(high)}]"
+    interval = "" if low is None or high is None else f" {span(low, high, percent)}"
     rate = " a year" if found["span"] == "year" else " in all"
     faster = "more" if found["growth"] >= 0.0 else "less"
     return (

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.backtest.record import StrategyGroup
+from portfolio_sdpo.common.numbers import percent as write_percent
 from portfolio_sdpo.portfolio.market import CASH
 from portfolio_sdpo.portfolio.return_measures import window_returns
 from portfolio_sdpo.report.looks import DASHARRAYS, Spec, hidden_at_first, line_styles
@@ -116,13 +117,13 @@ def find_step(days: int) -> int:
     return math.ceil(days / POINTS)
 
 
-def find_bin_edges(tracks: Tracks, found: Sequence[StrategyGroup], horizon: int) -> Any:
-    """Edges of some 50 bins that hold the windows of every strategy, 0 among them; None without a window."""
-    windows = [window_returns(_returns(tracks[group.key]), horizon) for group in found]
-    values = np.concatenate(windows) if windows else np.empty(0)
+def find_bin_edges(rows: pd.DataFrame, promise: Mapping[str, Any]) -> Any:
+    """Edges of 30 to 60 bins that hold the periods of a track, 0 and the limit among them; None without a period."""
+    values = window_returns(_returns(rows), int(promise["horizon"]))
     if not len(values):
         return None
-    low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
+    marks = [0.0, float(promise["bound"])]
+    low, high = min(float(values.min()), *marks), max(float(values.max()), *marks)
     raw = max((high - low) / 60, 1e-4)
     width = min(
         size
@@ -156,7 +157,7 @@ def draw_distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any
     ]
     shapes, notes = [_upright(bound, "dash", "var(--ink)")], []
     right = realised is not None and realised < bound
-    notes.append(_beside(bound, f"limit {_percent(bound)}", right=right, row=1.09))
+    notes.append(_beside(bound, f"limit {write_percent(bound)}", right=right, row=1.09))
     if realised is not None:
         if promise["interval"] and None not in promise["interval"]:
             low, high = promise["interval"]
@@ -175,7 +176,7 @@ def draw_distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any
                 }
             )
         shapes.append(_upright(realised, "solid", "#0072B2"))
-        notes.append(_beside(realised, f"realised {_percent(realised)}", right=not right, row=1.09))
+        notes.append(_beside(realised, f"realised {write_percent(realised)}", right=not right, row=1.09))
     layout = make_layout(
         320,
         {"tickformat": ".0%", "title": {"text": "share of periods", "font": {"size": 12}}, "rangemode": "tozero"},
@@ -183,6 +184,7 @@ def draw_distribution(rows: pd.DataFrame, promise: Mapping[str, Any], edges: Any
     )
     layout["margin"] |= {"t": 34}
     reach = [float(edges[0]), float(edges[-1])]
+    # Room for the word beside the limit.
     reach = [min(reach[0], bound - 0.15 * (reach[1] - reach[0])), reach[1]]
     layout["xaxis"] |= {"type": "linear", "tickformat": ".0%", "range": reach}
     return {"data": data, "layout": layout | {"shapes": shapes, "annotations": notes, "bargap": 0, "barmode": "stack"}}
@@ -278,10 +280,6 @@ def _faint(colour: str) -> str:
         return "rgba(128,128,128,0.13)"
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.13)"
-
-
-def _percent(value: float) -> str:
-    return f"{value * 100:.1f} %".replace("-", "−")
 
 
 def _returns(rows: pd.DataFrame) -> Any:

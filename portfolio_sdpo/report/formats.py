@@ -1,47 +1,32 @@
-"""Numbers, intervals, verdicts and tables in HTML, for the report, the page of `reproduce` and the dashboard alike."""
+"""Verdicts and tables in HTML, and numbers as they are written everywhere (`common.numbers`).
+
+For the report, the page of `reproduce` and the dashboard alike.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from portfolio_sdpo.backtest.intervals import LEAST_PERIODS
+from portfolio_sdpo.common.numbers import Format, general, number, percent, share, span, times
+
+__all__ = [
+    "NONE",
+    "Format",
+    "general",
+    "judge_promise",
+    "number",
+    "percent",
+    "share",
+    "span",
+    "table",
+    "times",
+    "verdict",
+]
 
 NONE = "<span title='not defined'>–</span>"
-Format = Callable[[float], str]
-
-
-def number(value: float, digits: int = 2) -> str:
-    """`−1.20`, with a true minus and no `−0.00`."""
-    text = f"{value:,.{digits}f}"
-    return text.lstrip("-") if not text.strip("-0.,") else text.replace("-", "−")
-
-
-def percent(value: float, digits: int = 1) -> str:
-    """`−1.2 %`, which a line end does not part.
-
-    >>> percent(0.1234)
-    '12.3\\xa0%'
-    """
-    return f"{number(value * 100, digits)}\u00a0%"
-
-
-def times(value: float) -> str:
-    """`1.20 ×`."""
-    return f"{number(value, 2)}\u00a0×"
-
-
-def share(alpha: float) -> str:
-    """`5 %`, `2.5 %`: a tail fraction with as many digits as it has."""
-    return f"{alpha * 100:g}\u00a0%"
-
-
-def span(low: float, high: float, written: Format) -> str:
-    """`[1.10, 1.40] ×`: the unit once."""
-    first, last = written(low), written(high)
-    unit = last[last.find("\u00a0") :] if "\u00a0" in last else ""
-    return f"[{first.removesuffix(unit)}, {last.removesuffix(unit)}]{unit}"
 
 
 def judge_promise(promise: Mapping[str, Any]) -> bool | None:
@@ -66,8 +51,9 @@ def verdict(promise: Mapping[str, Any]) -> str:
 
 
 def table(caption: str, headings: Sequence[str], rows: Sequence[str], name: str = "") -> str:
-    """Rows below headings, which are HTML already; on a phone every cell stands below its own heading."""
+    """Rows below headings, which are HTML already; on a phone every cell stands beside its own heading."""
     head = "".join(f"<th scope='col'>{heading}</th>" for heading in headings)
+    name = name or ("pair" if len(headings) == 2 else "")
     styled = f" class='{name}'" if name else ""
     labels = [f"<td data-label='{re.sub('<[^>]*>', ' ', heading)}'" for heading in headings[1:]]
     body = "".join(_label_cells(row, labels) for row in rows)

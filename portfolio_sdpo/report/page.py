@@ -60,7 +60,10 @@ td.words { text-align: left; white-space: normal; }
   font-size: .84rem; color: var(--ink); background: none; border: 1px solid var(--line); border-radius: 999px;
   padding: 3px 11px; }
 .legend span.key { border-color: transparent; padding: 2px 6px; }
-.legend button { cursor: pointer; }
+.legend button, .zoom { cursor: pointer; }
+.zoom { font: inherit; font-weight: 400; color: var(--accent); background: none; border: 1px solid var(--line);
+  border-radius: 999px; padding: 1px 10px; }
+.zoom[aria-pressed="true"] { border-color: var(--accent); font-weight: 600; }
 .legend button[aria-pressed="false"] { color: var(--muted); border-style: dashed; }
 .legend button[aria-pressed="false"] svg { opacity: .35; }
 .swatch { width: 12px; height: 12px; border-radius: 2px; display: inline-block; }
@@ -93,6 +96,8 @@ ul.notes { margin: 8px 0 0; padding-left: 20px; font-size: .86rem; }
   th, td { border-bottom: 0; padding: 2px 0; }
   td { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0 12px; white-space: normal; }
   td::before { content: attr(data-label); color: var(--muted); text-align: left; grid-row: 1 / 20; }
+  .pair tbody tr { display: grid; grid-template-columns: 1fr auto; } .pair td { display: block; }
+  .pair td::before { display: none; }
   td.words { display: block; } td.words::before { display: none; } td:empty { display: none; }
   .monthly tbody tr { display: grid; grid-template-columns: repeat(4, 1fr); gap: 2px; }
   .monthly tbody th { grid-column: 1 / -1; text-align: left; }
@@ -125,6 +130,15 @@ SCRIPT = """
     return JSON.parse(text);
   };
 
+  // The days that figures over days show; null: all of them. Of a straight line its part in between.
+  let days = null;
+  const cut = (trace) => {
+    const [low, high] = days, {x, y} = trace;
+    const inside = (day) => low <= day && day <= high;
+    if (x.length === 2 && y[0] === y[1]) trace.x = x.map((day) => day < low ? low : day > high ? high : day);
+    else [trace.x, trace.y] = [x, y].map((values) => values.filter((_, place) => inside(x[place])));
+  };
+
   // The figures of one part follow the same choice: "time-risk" and "time-exposure" that of "time".
   const partOf = (element) => element.dataset.figure.split("-")[0];
   const draw = (element) => {
@@ -136,6 +150,10 @@ SCRIPT = """
     const spec = themed(found);
     for (const trace of spec.data) if (trace.meta) trace.visible = !hidden.has(trace.meta);
     if (figure === "equity" && document.getElementById("log").checked) spec.layout.yaxis.type = "log";
+    if (days && spec.layout.xaxis.type === "date") {
+      spec.data.forEach(cut);
+      if (spec.layout.xaxis.range) spec.layout.xaxis.range = days;
+    }
     if (touch.matches) spec.layout.dragmode = false;
     if (small.matches) {
       spec.layout.height = Math.round(spec.layout.height * 0.85);
@@ -155,6 +173,14 @@ SCRIPT = """
     drawParts("equity", "drawdown");
   });
   document.getElementById("log").addEventListener("change", () => drawParts("equity"));
+
+  for (const button of document.querySelectorAll("button.zoom")) button.addEventListener("click", () => {
+    const show = button.getAttribute("aria-pressed") === "false";
+    days = show ? [button.dataset.from, button.dataset.to] : null;
+    for (const other of document.querySelectorAll("button.zoom"))
+      other.setAttribute("aria-pressed", show && other === button);
+    drawAll();
+  });
 
   // Choosing a strategy in one place chooses it wherever it can be chosen.
   const choose = (key) => {

@@ -16,8 +16,15 @@ from portfolio_sdpo.backtest.record import (
 )
 from portfolio_sdpo.common.plugins import require_extra
 from portfolio_sdpo.prices.frequency import name_session
-from portfolio_sdpo.report import figures, through_time
-from portfolio_sdpo.report.comparisons import render_rivals, render_superiority, render_years, select_rivals
+from portfolio_sdpo.report import figures, rolling, through_time
+from portfolio_sdpo.report.comparisons import (
+    find_index,
+    render_rivals,
+    render_superiority,
+    render_years,
+    select_rivals,
+)
+from portfolio_sdpo.report.contributions import describe_contributions, draw_contributions, find_contributions
 from portfolio_sdpo.report.looks import hidden_at_first
 from portfolio_sdpo.report.page import render_figure, render_page, render_panel, render_section
 from portfolio_sdpo.report.sections import (
@@ -142,12 +149,34 @@ class _Report:
         self._draw("time-risk", lambda group: through_time.draw_rolling_risk(self.tracks[group.key], group.median))
         if self.specs["time-risk"]:
             content += render_figure("time-risk", through_time.describe_risk(self.main.median))
+        self._draw("time-measures", self._draw_measures)
+        if self.specs["time-measures"]:
+            index = find_index(self.found, self.main.name)
+            caption = rolling.describe_measures(
+                self.tracks[self.main.key], self.main.median, None if index is None else index.title
+            )
+            content += render_figure("time-measures", caption)
         content += self._panels("time", self._describe_course)
         if self.weights:
+            trades = split_by_track(self.record.trades)
+            self._draw("time-contributions", lambda group: self._draw_contributions(group, trades.get(group.key)))
+            if self.specs["time-contributions"]:
+                caption = describe_contributions(self.main.median["promise"])
+                content += render_figure("time-contributions", caption)
             self._draw("time-trading", lambda group: through_time.draw_trading(self.tracks[group.key]))
             content += render_figure("time-trading", through_time.TRADING_CAPTION)
         content += through_time.render_stress_table(self.found, self.tracks, self.main.median["promise"]["horizon"])
         return render_section("Through time", content, self._select("time"))
+
+    def _draw_measures(self, group: StrategyGroup) -> Any:
+        index = find_index(self.found, group.name)
+        beside = None if index is None else self.tracks[index.key]
+        return rolling.draw_rolling_measures(self.tracks[group.key], group.median, beside)
+
+    def _draw_contributions(self, group: StrategyGroup, trades: pd.DataFrame | None) -> Any:
+        weights = self.weights[group.key]
+        found = find_contributions(self.tracks[group.key], weights, trades, group.median["promise"])
+        return None if found is None else draw_contributions(found, weights)
 
     def _describe_course(self, group: StrategyGroup) -> str:
         """Calendar years beside a rival's, and the worst drawdowns."""
@@ -156,11 +185,15 @@ class _Report:
         rows, weights = self.tracks[group.key], self.weights.get(group.key)
         return through_time.render_year_table(
             rows, weights, group.median, group.title, rival
-        ) + through_time.render_drawdowns(rows, group.title, name_session(group.median.get("sessions_per_year")))
+        ) + through_time.render_drawdowns(
+            rows, group.title, name_session(group.median.get("sessions_per_year")), buttons=True
+        )
 
     def _make_risk(self) -> str:
         """The distribution of the returns, and what became of the promise."""
-        edges = figures.find_bin_edges(self.tracks, self.found, int(self.main.median["promise"]["horizon"]))
+        edges = {
+            group.name: figures.find_bin_edges(self.tracks[group.key], group.median["promise"]) for group in self.found
+        }
         hidden = set(hidden_at_first(self.found))
         by_year = through_time.draw_cvar_by_year([group for group in self.found if group.name not in hidden])
         words = render_promises(self.found)
@@ -168,11 +201,11 @@ class _Report:
             self.specs["cvar"] = by_year
             words += render_figure("cvar", through_time.CVAR_CAPTION)
         words += render_years(self.found)
-        if edges is None:
+        if any(each is None for each in edges.values()):
             return render_section("Promised and realised risk", words)
         self._draw(
             "distribution",
-            lambda group: figures.draw_distribution(self.tracks[group.key], group.median["promise"], edges),
+            lambda group: figures.draw_distribution(self.tracks[group.key], group.median["promise"], edges[group.name]),
         )
         caption = (
             f"Returns over {describe_periods(self.main.median)}, every such period, overlapping; orange where a loss "

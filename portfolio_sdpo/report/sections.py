@@ -31,6 +31,8 @@ from portfolio_sdpo.report.formats import (
 )
 
 NOTES_SHOWN = 20
+WHOLE = "in all, below a year"
+"""What the growth of a short track is about, which has no yearly rate."""
 
 
 COLUMNS: tuple[tuple[str, str, Format, bool], ...] = (
@@ -40,7 +42,7 @@ COLUMNS: tuple[tuple[str, str, Format, bool], ...] = (
     ("sharpe", "Sharpe", number, True),
     ("max_drawdown", "Max drawdown", percent, True),
     ("cvar_window", "CVaR", percent, True),
-    ("turnover", "Turnover a year", lambda value: f"{number(value, 1)}\u00a0×", False),
+    ("turnover", "Turnover a year", lambda value: times(value, 1), False),
     ("cost", "Cost paid", lambda value: percent(value, 2), False),
 )
 """Of the headline table: field of a record, heading, how it is written, whether with its interval."""
@@ -107,14 +109,17 @@ def render_cards(main: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
     for field, heading, written, _ in COLUMNS[:2] + COLUMNS[3:6]:
         if field == "cvar_window":
             heading = f"CVaR of {describe_periods(main.median)}"
+        if _shown_field(main.median, field) != field:
+            heading = f"Growth {WHOLE}"
         more = format_interval(main.median, field, written)
         for rival in rivals:
             value = rival.median[_shown_field(rival.median, field)]
             told = NONE if value is None else written(value)
             more += f"<span class='rival'><span>{escape(rival.title)}</span> <span>{told}</span></span>"
+        figure = format_figure(main.median, field, written, label=False)
         items.append(
-            f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>"
-            f"{format_figure(main.median, field, written)}</span><br><span class='more'>{more}</span></dd></div>"
+            f"<div class='card'><dt>{heading}</dt><dd><span class='figure'>{figure}</span><br>"
+            f"<span class='more'>{more}</span></dd></div>"
         )
     return f"<dl class='cards'>{''.join(items)}</dl>"
 
@@ -346,14 +351,17 @@ def _row(group: StrategyGroup, found: Sequence[StrategyGroup]) -> str:
     return f"{styled} data-row='{escape(group.name)}'"
 
 
-def format_figure(record: dict[str, Any], field: str, written: Format) -> str:
-    """A figure of a record, with its full precision beside it; "–" where a record, or an older one, has none."""
+def format_figure(record: dict[str, Any], field: str, written: Format, *, label: bool = True) -> str:
+    """A figure of a record, with its full precision beside it; "–" where a record, or an older one, has none.
+
+    label: say so where it stands in the place of another figure.
+    """
     shown = _shown_field(record, field)
     value = record.get(shown)
     if value is None:
         return NONE
-    label = "<small>in all, below a year</small>" if shown != field else ""
-    return f"<data value='{value!r}' data-name='{shown}'>{written(value)}</data>{label}"
+    told = f"<small>{WHOLE}</small>" if label and shown != field else ""
+    return f"<data value='{value!r}' data-name='{shown}'>{written(value)}</data>{told}"
 
 
 def format_interval(record: dict[str, Any], field: str, written: Format) -> str:

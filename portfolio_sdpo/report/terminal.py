@@ -12,6 +12,7 @@ from rich.text import Text
 
 from portfolio_sdpo.backtest.promise import count_years
 from portfolio_sdpo.backtest.record import Record, StrategyGroup, group_by_strategy, select_main
+from portfolio_sdpo.common.numbers import Format, number, percent, share, span
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.prices.frequency import describe_sessions, name_session
 from portfolio_sdpo.report.comparisons import describe_same_risk
@@ -42,8 +43,8 @@ def render_backtest(record: Record) -> RenderableType:
     for group in found:
         table.add_row(*_cells(group), style="bold" if group is main else "")
     legend = (
-        f"CVaR: mean of the worst {limit['alpha'] * 100:g} % of {limit['horizon']}-{unit} returns, and of the worst "
-        f"calendar year; ✓ at or above the limit of {limit['bound']:.1%}, ? too few periods to tell."
+        f"CVaR: mean of the worst {share(limit['alpha'])} of {limit['horizon']}-{unit} returns, and of the worst "
+        f"calendar year; ✓ at or above the limit of {percent(limit['bound'])}, ? too few periods to tell."
     )
     if growth == "return":
         legend += " Return and growth: over the whole track, which is shorter than a year."
@@ -74,11 +75,11 @@ def render_trained_agent(trained: TrainedAgent) -> RenderableType:
     table.add_column(overflow="fold")
     table.add_row("its own", format_weights(today["weights"]))
     table.add_row("shielded", format_weights(today["shielded"]))
-    on_scenarios = "" if today["promised"] is None else f"promised on its scenarios {today['promised']:z.1%}; "
+    on_scenarios = "" if today["promised"] is None else f"promised on its scenarios {percent(today['promised'])}; "
     promise = (
-        f"CVaR, the mean of the worst {limit['alpha'] * 100:g} % of {limit['horizon']}-session returns: "
-        f"limit {limit['bound']:.1%}; {on_scenarios}"
-        f"as the shield counts it {today['past']:z.1%}, shielded {today['past_shielded']:z.1%}."
+        f"CVaR, the mean of the worst {share(limit['alpha'])} of {limit['horizon']}-session returns: "
+        f"limit {percent(limit['bound'])}; {on_scenarios}"
+        f"as the shield counts it {percent(today['past'])}, shielded {percent(today['past_shielded'])}."
     )
     more = [today["evidence"]["sentence"]] if "evidence" in today else []
     if today["removed"]:
@@ -96,7 +97,7 @@ def render_trained_agent(trained: TrainedAgent) -> RenderableType:
 
 def _cells(group: StrategyGroup) -> Iterable[str | Text]:
     record = group.median
-    cvar = Text(_format(record["cvar_window"], "z.1%"))
+    cvar = Text(_write(record["cvar_window"], percent))
     if record["promise"]["kept"] is not None:
         mark, style = {True: (" ✓", "green"), False: (" ✗", "red"), None: (" ?", "dim")}[
             judge_promise(record["promise"])
@@ -104,19 +105,19 @@ def _cells(group: StrategyGroup) -> Iterable[str | Text]:
         cvar.append(mark, style=style)
     worst = count_years(record.get("cvar_by_year", {}), record["promise"]["bound"])
     if worst is not None and worst.years > 1:
-        cvar.append(f"\n{worst.worst_year} {worst.worst:z.1%}", style="dim")
+        cvar.append(f"\n{worst.worst_year} {percent(worst.worst)}", style="dim")
     name = Text(group.title)
     if len(group.records) > 1:
         name.append(f"\n{len(group.records)} seeds", style="dim")
     return (
         name,
-        _format(record["final_wealth"], ".2f"),
-        _format(record.get("total_return") if record["cagr"] is None else record["cagr"], "z.1%"),
-        _format(record["sharpe"], ".2f"),
-        _format(record["max_drawdown"], "z.1%"),
+        _write(record["final_wealth"], number),
+        _write(record.get("total_return") if record["cagr"] is None else record["cagr"], percent),
+        _write(record["sharpe"], number),
+        _write(record["max_drawdown"], percent),
         cvar,
         _excess(record),
-        _format(record["cost"], ".2%"),
+        _write(record["cost"], lambda value: percent(value, 2)),
     )
 
 
@@ -126,9 +127,9 @@ def _excess(record: dict[str, Any]) -> Text:
     if not found or found["growth"] is None:
         return Text("ref." if "same_risk" in record and found is None else "–")
     low, high = found["interval"]
-    text = Text(f"{found['growth']:+z.1%}")
+    text = Text(percent(found["growth"], sign=True))
     if low is not None and high is not None:
-        text.append(f"\n[{100 * low:.1f}, {100 * high:.1f}]", style="dim")
+        text.append(f"\n{span(low, high, percent)}", style="dim")
     return text
 
 
@@ -144,7 +145,8 @@ def _against(main: StrategyGroup) -> list[RenderableType]:
     for rival, figures in main.median["against"].items():
         if figures["growth"] is not None and figures["interval"] is not None:
             low, high = figures["interval"]
-            lines.append(f"{rival} {figures['growth']:+.1%} [{_format(low, '+.1%')}, {_format(high, '+.1%')}]")
+            interval = "" if low is None or high is None else f" {span(low, high, percent)}"
+            lines.append(f"{rival} {percent(figures['growth'], sign=True)}{interval}")
     rate = "a year" if main.median["cagr"] is not None else "in all"
     return [Text(f"Growth of {main.title} {rate}, against " + "; ".join(lines), style="dim"), Text("")] if lines else []
 
@@ -165,12 +167,12 @@ def describe_trade(day: str, execution: str | None) -> str:
 
 
 def format_weights(weights: dict[str, float]) -> str:
-    """`AAPL 12.3%  CASH 4.0%`, the largest first."""
+    """`AAPL 12.3 %  CASH 4.0 %`, the largest first."""
     visible = [(asset, weight) for asset, weight in weights.items() if weight >= 0.0005]
     ordered = sorted(visible, key=lambda item: -item[1])
-    text = "  ".join(f"{asset} {weight:.1%}" for asset, weight in ordered[:MAX_WEIGHTS])
+    text = "  ".join(f"{asset} {percent(weight)}" for asset, weight in ordered[:MAX_WEIGHTS])
     return text + (f"  and {len(ordered) - MAX_WEIGHTS} more" if len(ordered) > MAX_WEIGHTS else "")
 
 
-def _format(value: Any, form: str) -> str:
-    return "–" if value is None else format(value, form)
+def _write(value: float | None, written: Format) -> str:
+    return "–" if value is None else written(value)

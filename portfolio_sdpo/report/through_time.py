@@ -20,13 +20,18 @@ from portfolio_sdpo.report.periods import find_drawdowns, list_stress, list_year
 _STOCKS, _SHIELD, _LOSS = "#0072B2", "#E69F00", "#D55E00"
 
 EXPOSURE_CAPTION = "Share of wealth in stocks after each day's trade"
-SHIELD_CAPTION = "; the line is the share of the stocks that the strategy asked for which the shield lets through."
+CUT = 0.05
+"""A fall of the shield's factor that is marked."""
+SHIELD_CAPTION = (
+    "; the line is the share of the stocks that the strategy asked for which the shield lets through, and a triangle "
+    f"marks a day on which that fell by {CUT * 100:g} points or more."
+)
 CVAR_CAPTION = "Realised CVaR of each calendar year against the limit; hatched without the shield."
 TRADING_CAPTION = "Top: what was traded in each month, over wealth. Bottom: fees paid so far, over wealth."
 
 
 def draw_exposure(weights: pd.DataFrame, shield: pd.DataFrame | None) -> Spec:
-    """The share of wealth in stocks, and the factor of the shield, where there is one."""
+    """The share of wealth in stocks; where there is a shield, its factor and the days on which it cut."""
     thinned = weights.iloc[:: find_step(len(weights))]
     data: list[Spec] = [
         {
@@ -42,19 +47,37 @@ def draw_exposure(weights: pd.DataFrame, shield: pd.DataFrame | None) -> Spec:
         }
     ]
     if shield is not None and len(shield):
-        looks = shield.iloc[:: find_step(len(shield))]
-        data.append(
+        reviews = shield.iloc[:: find_step(len(shield))]
+        cuts = find_cuts(shield)
+        data += [
             {
                 "type": "scatter",
                 "mode": "lines",
                 "name": "let through by the shield",
-                "x": make_days(looks),
-                "y": round_figures(looks["kappa"].to_numpy(), 4),
+                "x": make_days(reviews),
+                "y": round_figures(reviews["kappa"].to_numpy(), 4),
                 "line": {"width": 1.6, "color": _SHIELD, "shape": "hv"},
                 "hovertemplate": "%{fullData.name}  %{y:.1%}<extra></extra>",
-            }
-        )
-    return {"data": data, "layout": make_layout(260, {"tickformat": ".0%", "range": [0, 1.04]}, hovermode="x unified")}
+            },
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "cut by the shield",
+                "x": make_days(cuts),
+                "y": round_figures(cuts["kappa"].to_numpy(), 4),
+                "marker": {"symbol": "triangle-down", "size": 8, "color": _LOSS},
+                "hovertemplate": "%{fullData.name} to %{y:.1%}<extra></extra>",
+            },
+        ]
+    layout = make_layout(260, {"tickformat": ".0%", "range": [-0.04, 1.04]}, hovermode="x unified")
+    layout["xaxis"] |= {"range": [data[0]["x"][0], data[0]["x"][-1]]}  # markers would add room at both ends
+    return {"data": data, "layout": layout}
+
+
+def find_cuts(shield: pd.DataFrame) -> pd.DataFrame:
+    """The reviews at which the shield let through less than at the one before, by at least `CUT`."""
+    factor = shield["kappa"].to_numpy()
+    return shield[np.diff(factor, prepend=factor[:1]) <= -CUT]
 
 
 def draw_rolling_risk(rows: pd.DataFrame, record: Mapping[str, Any]) -> Spec | None:
@@ -162,17 +185,24 @@ def draw_trading(rows: pd.DataFrame) -> Spec:
     return {"data": data, "layout": layout}
 
 
-def render_drawdowns(rows: pd.DataFrame, title: str, unit: str) -> str:
-    """The deepest drawdowns with their dates."""
-    cells = [
-        f"<tr><th scope='row'>{number_}</th><td>{percent(each.depth)}</td><td>{each.peak}</td><td>{each.trough}</td>"
-        f"<td>{each.recovered or 'not yet'}</td><td>{each.sessions}</td></tr>"
-        for number_, each in enumerate(find_drawdowns(rows), 1)
-    ]
+def render_drawdowns(rows: pd.DataFrame, title: str, unit: str, *, buttons: bool = False) -> str:
+    """The deepest drawdowns with their dates; with buttons, which the report's script knows, that show their days."""
+    last = rows["date"].iloc[-1].date()
+    cells = []
+    for number_, each in enumerate(find_drawdowns(rows), 1):
+        first = str(number_)
+        if buttons:
+            days = f"data-from='{each.peak}' data-to='{each.recovered or last}'"
+            first = f"<button type='button' class='zoom' {days} aria-pressed='false'>show {number_}</button>"
+        cells.append(
+            f"<tr><th scope='row'>{first}</th><td>{percent(each.depth)}</td><td>{each.peak}</td><td>{each.trough}</td>"
+            f"<td>{each.recovered or 'not yet'}</td><td>{each.sessions}</td></tr>"
+        )
     if not cells:
         return "<p>Wealth never fell.</p>"
     headings = ["", "Depth", "Peak", "Trough", "Recovered", f"{unit.capitalize()}s"]
-    return table(f"{escape(title)}: the deepest falls of wealth below its highest so far.", headings, cells)
+    caption = f"{escape(title)}: the deepest falls of wealth below its highest so far."
+    return table(caption + (" A button shows its days in every figure." if buttons else ""), headings, cells)
 
 
 def render_year_table(

@@ -108,6 +108,10 @@ class Memory(nn.Module):
         return self.inputs[there], targets
 
 
+Features = dict[tuple[str, float], Tensor]
+"""What the trunk of every key's critic makes of a rollout's observations, [n, H]."""
+
+
 @dataclass(frozen=True)
 class Past:
     """What may have been cumulated before each of n transitions: J possibilities each (see `rl.past`)."""
@@ -189,11 +193,19 @@ class CriticBank(nn.Module):
         assert isinstance(critic, Critic)
         return critic
 
-    def fit(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:
-        """Regression on a rollout and those in memory (Algorithm 1, lines 3–9), on the first one several times over."""
+    @torch.no_grad()
+    def extract(self, rollout: Rollout) -> Features:
+        """Every key's features [n, H] of a rollout, for all that is read before the critics learn again."""
+        return {key: self[key].trunk(rollout.observation) for key in self.keys}
+
+    def fit(self, rollout: Rollout, generator: torch.Generator, features: Features | None = None) -> dict[str, float]:
+        """Regression on a rollout and those in memory (Algorithm 1, lines 3–9), on the first one several times over.
+
+        features: the rollout's, as the critics are now.
+        """
         loss = 0.0
         for turn in range(self.settings.warm_up if self.fits == 0 else 1):
-            inputs, targets = rollout.observation, self.targets(rollout, generator)
+            inputs, targets = rollout.observation, self.targets(rollout, generator, None if turn else features)
             if self.settings.transitions is not None and self.settings.transitions < len(inputs):
                 drawn = torch.randperm(len(inputs), generator=generator)[: self.settings.transitions]
                 inputs, targets = inputs[drawn], [target[drawn] for target in targets]
@@ -221,22 +233,26 @@ class CriticBank(nn.Module):
                 self._average()
         return loss.item()
 
-    def targets(self, rollout: Rollout, generator: torch.Generator) -> list[Tensor]:
+    def targets(self, rollout: Rollout, generator: torch.Generator, features: Features | None = None) -> list[Tensor]:
         """Samples [n, N] of every key's return-to-go (λ-targets); the λ-return [n, 1] for mean critics."""
         lam = self.settings.target_lambda
+        features = features or self.extract(rollout)
         targets = []
         for key in self.keys:
             signal, discount = rollout.signals[key[0]], key[1]
             if self.settings.kind == "mean":
-                _, ahead = self.predict(key, rollout, midpoints(1))
+                _, ahead = self.predict(key, rollout, midpoints(1), features)
                 targets.append(lambda_returns(rollout.grid, signal, ahead.squeeze(-1), discount, lam).unsqueeze(-1))
             else:
-                _, ahead = self.predict(key, rollout, torch.rand(self.settings.atoms, generator=generator))
+                levels = torch.rand(self.settings.atoms, generator=generator)
+                _, ahead = self.predict(key, rollout, levels, features)
                 targets.append(lambda_targets(rollout.grid, signal, ahead, discount, lam, generator))
         return targets
 
     @torch.no_grad()
-    def predict(self, key: tuple[str, float], rollout: Rollout, levels: Tensor) -> tuple[Tensor, Tensor]:
+    def predict(
+        self, key: tuple[str, float], rollout: Rollout, levels: Tensor, features: Features | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Quantiles [n, N] of the return-to-go at s_t and at s_{t+1}; the latter is zero where the sum is closed.
 
         A termination closes it. Truncated, an episode would have gone on, and the critic says what is missing; but an
@@ -244,8 +260,9 @@ class CriticBank(nn.Module):
         a contraction, add up for ever.
         """
         critic = self[key]
+        features = features or self.extract(rollout)
         closed = rollout.ended if key[1] == 1 else rollout.terminated
-        here = critic(rollout.observation, levels)
+        here = critic.predict(features[key], levels)
         ahead = here.roll(-1, 0)
         ends = rollout.ends
         open_ended = ends[~closed[ends]]
@@ -254,7 +271,9 @@ class CriticBank(nn.Module):
             ahead[open_ended] = critic(rollout.next_observation[open_ended], levels)
         return here, ahead
 
-    def value(self, key: tuple[str, float], rollout: Rollout, atoms: int) -> Valuation:
+    def value(
+        self, key: tuple[str, float], rollout: Rollout, atoms: int, features: Features | None = None
+    ) -> Valuation:
         """The critic's distributions at every transition, calibrated to the rollout's mean and spread.
 
         Location: a critic that is read through averaged weights lags behind an improving policy, by about the same
@@ -266,7 +285,7 @@ class CriticBank(nn.Module):
         signal, discount = key
         values, grid = rollout.signals[signal], rollout.grid
         levels = place_levels(atoms, self.tails[key])
-        here, ahead = self.predict(key, rollout, levels.tau)
+        here, ahead = self.predict(key, rollout, levels.tau, features)
         increments = values + discount * expect(ahead, levels.weight) - expect(here, levels.weight)
         residual = grid.lay_out(grid.sum_ahead(increments, discount))
         # [L, 1]

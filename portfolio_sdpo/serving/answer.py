@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from portfolio_sdpo.common.numbers import percent, share
 from portfolio_sdpo.portfolio.accounting import Execution
 from portfolio_sdpo.portfolio.market import CASH, Array, Market
 from portfolio_sdpo.prices.calendar import count_sessions_since, find_next_session
@@ -250,8 +251,8 @@ def answer_decision(
     if not today["meets"]:
         raise NotServableError(
             "limit-not-met",
-            f"Not even all cash meets the limit of {limit.bound:.2%}: cash loses more; change the limit or the rate of "
-            "cash, and train another model.",
+            f"Not even all cash meets the limit of {share(limit.bound)}: cash loses more; change the limit or the "
+            "rate of cash, and train another model.",
         )
     evidence = today.get("evidence")
     return Answer.from_content(
@@ -335,8 +336,8 @@ def _collect_warnings(decision: Decision, limit: Limit, age: int) -> list[str]:
         warnings.append(f"The model waits in cash: {decision.waiting}.")
     elif today["promised"] is not None and today["promised"] < limit.bound:
         warnings.append(
-            f"On its own scenarios the policy's CVaR is {today['promised']:.2%}, beyond the limit of "
-            f"{limit.bound:.2%}; the shield checks the limit on past prices."
+            f"On its own scenarios the policy's CVaR is {percent(today['promised'], 2)}, beyond the limit of "
+            f"{percent(limit.bound, 2)}; the shield checks the limit on past prices."
         )
     if today["removed"]:
         warnings.append(f"The shield moved {', '.join(today['removed'])} to cash: insufficient price history.")

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from pydantic import ConfigDict, Field
 
+from portfolio_sdpo.common.numbers import percent
 from portfolio_sdpo.errors import OrderError, PortfolioSdpoError, SnapshotError
 from portfolio_sdpo.portfolio.account import Holding, open_account
 from portfolio_sdpo.portfolio.limits import Limits
@@ -186,6 +187,10 @@ def order_champion(
     return _describe(answer, make_orders(target, account, closes.prices, rules), closes)
 
 
+RESERVE = 0.001
+"""Of what the shield leaves of the limit, more than this is told."""
+
+
 def explain_shield(answer: Answer) -> str:
     """One line: what the agent wants, what the shield allows of it, and why."""
     content, decision = answer.content, answer.decision
@@ -198,25 +203,27 @@ def explain_shield(answer: Answer) -> str:
     share = today.get("traded", 1.0)
     if share < 1.0:
         return (
-            f"The agent wants {wanted:.1%} in stocks; its limit on turnover leaves {share:.0%} of the change that the "
-            f"shield allows, and {allowed:.1%} after it."
+            f"The agent wants {percent(wanted)} in stocks; its limit on turnover leaves {percent(share, 0)} of the "
+            f"change that the shield allows, and {percent(allowed)} after it."
         )
-    limit, past = f"the limit of {content.limit.bound:.2%}", "CVaR on past prices"
+    limit, past = f"the limit of {percent(content.limit.bound, 2)}", "CVaR on past prices"
     if allowed >= wanted - SMALLEST_WEIGHT:
         return (
-            f"The agent wants {wanted:.1%} in stocks and the shield allows all of it: their {past} is "
-            f"{today['past_shielded']:.2%}, within {limit}."
+            f"The agent wants {percent(wanted)} in stocks and the shield allows all of it: their {past} is "
+            f"{percent(today['past_shielded'], 2)}, within {limit}."
         )
     reasons = []
     if today["past"] < content.limit.bound:
         reasons.append(
-            f"as wanted, their {past} would be {today['past']:.2%}, beyond {limit}; as allowed, it is "
-            f"{today['past_shielded']:.2%}"
+            f"as wanted, their {past} would be {percent(today['past'], 2)}, beyond {limit}; as allowed, it is "
+            f"{percent(today['past_shielded'], 2)}"
         )
+        if not content.removed and today["past_shielded"] > content.limit.bound + RESERVE:
+            reasons.append("the rest is kept for moves before the trade and for losses of the periods under way")
     if content.removed:
         reasons.append(f"insufficient price history of {', '.join(content.removed)}")
     why = f": {'; '.join(reasons)}" if reasons else ""
-    return f"The agent wants {wanted:.1%} in stocks and the shield allows {allowed:.1%}{why}."
+    return f"The agent wants {percent(wanted)} in stocks and the shield allows {percent(allowed)}{why}."
 
 
 def _describe(answer: Answer, sheet: OrderSheet, closes: _Closes) -> Orders:

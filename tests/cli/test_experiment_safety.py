@@ -143,7 +143,7 @@ def test_runs_in_parallel():
         (("show", "safety-toy"), "holds no such runs yet: start them with `portfolio-sdpo experiment run safety-toy`."),
         (("figures", "safety-toy"), "holds no such runs yet"),
         (("summarise", "safety-toy", "--out", "x"), "holds no such runs yet"),
-        (("summarise", "stocks", "--out", "x"), "stocks has no records that stand for its runs; keep its folder"),
+        (("summarise", "cmdp-cvar", "--out", "x"), "cmdp-cvar has no records that stand for its runs; keep its folder"),
         (("overview",), "holds no finished run of any task yet"),
     ],
 )

@@ -37,7 +37,7 @@ def test_weights_before_and_after_the_shield_and_the_promise(home: Path, quick):
         "decided at the close of 2021-10-14, to be traded at",
         "its own",
         "shielded",
-        "limit -5.0%",
+        "limit −5.0\xa0%",
         "promised",
         "CASH",
     ):

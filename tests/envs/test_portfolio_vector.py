@@ -14,7 +14,7 @@ from portfolio_sdpo.envs.portfolio import (
     make_portfolio_env,
     make_portfolio_vector_env,
 )
-from portfolio_sdpo.nn.networks import SimplexHead
+from portfolio_sdpo.nn.heads import SimplexHead
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.scenarios import Paths, bootstrap_paths

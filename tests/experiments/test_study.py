@@ -12,13 +12,14 @@ from portfolio_sdpo.experiments.cmdp.declared import CMDP_EXPERIMENTS
 from portfolio_sdpo.experiments.cmdp.experiment import CmdpExperiment
 from portfolio_sdpo.experiments.cmdp.study import CmdpStudy
 from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS
-from portfolio_sdpo.experiments.stocks.declared import STOCKS
+from portfolio_sdpo.experiments.stocks.declared import SENSITIVITIES, START_DATES
 from portfolio_sdpo.experiments.study import Choice, FinishedRuns
 
 
 def test_the_catalogue_names_what_the_families_declare():
     """Names are listed there once more, so that the shell's completion need not import the families."""
-    declared = [tuple(CMDP_EXPERIMENTS), tuple(SAFETY_EXPERIMENTS), (STOCKS.name,)]
+    stocks = tuple(each.name for each in (*START_DATES, *SENSITIVITIES))
+    declared = [tuple(CMDP_EXPERIMENTS), tuple(SAFETY_EXPERIMENTS), stocks]
     assert list(FAMILIES.values()) == declared
     assert [study.name for study in list_studies()] == list(NAMES)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ from gymnasium import spaces
 from torch.distributions import Categorical, Independent, Normal, kl_divergence
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.networks import CategoricalHead, GaussianHead, ObservationCodec, Policy
+from portfolio_sdpo.nn.heads import CASH_AT_START, UNLISTED, CategoricalHead, GaussianHead, SimplexHead
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 
 HEADS = [CategoricalHead(4), GaussianHead(2)]
 EACH = pytest.mark.parametrize("head", HEADS, ids=["categorical", "gaussian"])
@@ -125,3 +128,47 @@ def test_extreme_logits_stay_finite():
     assert head.entropy(sure).item() == pytest.approx(0, abs=1e-6)
     assert np.isfinite(head.kl(sure, -sure).item())
     assert head.sample(sure.expand(1000, -1), torch.Generator()).eq(0).all()
+
+
+class TestBoundedLogits:
+    """A policy of weights whose logits have a bound: no asset is ever out of its reach."""
+
+    def test_without_a_bound_nothing_changes(self):
+        head, logits = SimplexHead(10), torch.linspace(-40, 40, 10)
+        assert head.limit(logits) is logits
+        start = head.to_executable(head.initial)
+        assert start[0].item() == pytest.approx(CASH_AT_START) and head.initial[1:].tolist() == [0.0] * 9
+
+    def test_it_starts_as_near_to_cash_as_the_bound_allows(self):
+        roomy, tight = SimplexHead(10, bound=9.0), SimplexHead(10, bound=3.0)
+        assert roomy.to_executable(roomy.limit(roomy.initial))[0].item() == pytest.approx(CASH_AT_START)
+        assert tight.to_executable(tight.limit(tight.initial))[0].item() == pytest.approx(1 / (1 + 9 * math.exp(-6)))
+
+    def test_no_weight_is_less_than_the_bound_says_but_that_of_what_is_not_listed(self):
+        head = SimplexHead(4, bound=2.0)
+        weights = head.to_executable(head.limit(torch.tensor([50.0, -29.0, 0.5, UNLISTED])))
+        assert (weights[1] / weights[0]).item() == pytest.approx(math.exp(-4.0))
+        assert weights[3].item() < 1e-12
+
+    @pytest.mark.parametrize("sign", [-1.0, 1.0])
+    def test_gradients_fade_towards_the_bound_stay_whole_away_from_it_and_turn_back_beyond(self, sign):
+        """By hand: bound 2, a loss that pulls every logit by `sign`."""
+        logits = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0, 3.0], requires_grad=True)
+        (sign * SimplexHead(6, bound=2.0).limit(logits)).sum().backward()
+        # A positive gradient is a step down: from 2 it is whole, at −2 there is no room left for it.
+        down = [0.0, 0.25, 0.5, 0.75, 1.0, 1.25]
+        up = [-1.0, -0.75, -0.5, -0.25, 0.0, 0.25]
+        assert logits.grad.tolist() == (down if sign > 0 else up)
+
+    def test_trust_regions_may_differentiate_twice(self):
+        logits = torch.tensor([0.5, -0.5], dtype=torch.float64, requires_grad=True)
+        (gradient,) = torch.autograd.grad(
+            SimplexHead(2, bound=2.0).limit(logits).square().sum(), logits, create_graph=True
+        )
+        gradient.sum().backward()
+        # 2x · (2 + x)/4 and 2x · (2 − x)/4, where the inner 2x passes the bound once more.
+        assert logits.grad.isfinite().all() and logits.grad.abs().sum() > 0
+
+    def test_other_actions_have_no_logits_to_bound(self):
+        with pytest.raises(SettingsError, match="logit_bound: only weights on cash and stocks have logits"):
+            Policy(ObservationCodec(spaces.Discrete(2)), spaces.Discrete(3), (), logit_bound=3.0)

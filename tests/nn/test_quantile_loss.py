@@ -176,10 +176,18 @@ def test_blocks_of_rows_add_up(monkeypatch):
 
 def test_both_ways_to_rank_agree(monkeypatch):
     pred, tau, target = torch.randn(9, 20).round(decimals=1), torch.rand(20), torch.randn(9, 33).round(decimals=1)
-    by_sorting = loss_and_gradient(quantile_huber_loss, pred, tau, target, 0.3)
-    monkeypatch.setattr(quantiles, "_ranks", quantiles._ranks_by_searching)
-    by_searching = loss_and_gradient(quantile_huber_loss, pred, tau, target, 0.3)
-    torch.testing.assert_close(by_sorting, by_searching)
+    both = [loss_and_gradient(quantile_huber_loss, pred, tau, target, kappa) for kappa in (0.3, 30.0)]
+    monkeypatch.setattr(quantiles, "_ranks", lambda t, p, kappa=None: quantiles._ranks_by_searching(t, p, kappa))
+    for by_sorting, kappa in zip(both, (0.3, 30.0), strict=True):
+        torch.testing.assert_close(by_sorting, loss_and_gradient(quantile_huber_loss, pred, tau, target, kappa))
+
+
+def test_rows_within_kappa_and_rows_beyond_it_in_one_batch(monkeypatch):
+    spread = torch.tensor([0.1, 0.1, 5.0, 0.1, 50.0, 1.0, 5.0]).unsqueeze(-1)
+    pred, target = spread * torch.randn(7, 12), spread * torch.randn(7, 9)
+    for block in (quantiles._BLOCK, 40):
+        monkeypatch.setattr(quantiles, "_BLOCK", block)
+        assert_same(pred, torch.rand(7, 12), target, 4.0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

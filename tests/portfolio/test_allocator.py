@@ -263,6 +263,12 @@ def test_a_policy_from_before_there_was_a_choice_keeps_what_was_chosen_for_it(fr
     assert again == preset("lstm-same-close", config=QUICK, **old)
     now = fitted.strategy("now").settings
     assert (now.execution, now.training, now.shield_form) == ("next-close", "as-deployed", "calibrated")
+    # Saved again without a new fit, it is the same policy; with another cap it would not be.
+    twin = SafeAllocator.load(loaded.save(tmp_path / "again"))
+    assert repr(twin) == repr(loaded) and twin.weights_.equals(loaded.weights_)
+    assert twin.predict(frame.iloc[:140]).equals(loaded.predict(frame.iloc[:140]))
+    with pytest.raises(SettingsError, match="changed after the fit"):
+        twin.set_params(max_weight=0.2).save(tmp_path / "other")
 
 
 def test_copies_pickles_and_folders_are_the_same_policy(frame, fitted, tmp_path):

@@ -33,10 +33,10 @@ def test_a_date_after_tomorrow():
 @pytest.mark.parametrize(
     ("last", "trusted", "moved"),
     [
-        ([10800.0], 9, r"A moved by \+9,900.0%"),
-        ([50.0], 9, r"A moved by -53.7%"),
+        ([10800.0], 9, r"A moved by \+9,900.0\xa0%"),
+        ([50.0], 9, r"A moved by −53.7\xa0%"),
         ([10800.0, 10801.0], None, None),  # no longer the last move
-        ([10800.0, 109.0], 8, r"A moved by -99.0%"),  # neither the move nor its reversal
+        ([10800.0, 109.0], 8, r"A moved by −99.0\xa0%"),  # neither the move nor its reversal
     ],
 )
 def test_a_last_move_that_looks_like_an_error(last, trusted, moved):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from portfolio_sdpo.common.numbers import share
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.limits import GroupLimit, Limits
@@ -123,7 +124,7 @@ def test_turnover_is_kept_unless_what_is_held_breaks_a_limit(target, held, caps,
     if within(held, caps) and shield(held, market, TIGHT).kappa == 1.0:
         assert np.abs(found.weights - held)[1:].sum() <= turnover + 1e-9
     if found.traded < 1.0:
-        assert f"The limit of {turnover:.0%} on turnover" in found.findings[-1]
+        assert f"The limit of {share(turnover)} on turnover" in found.findings[-1]
     np.testing.assert_array_equal(
         shield_within(target, market, TIGHT, both).weights, shield_within(target, market, TIGHT, caps).weights
     )

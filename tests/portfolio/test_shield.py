@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from portfolio_sdpo.common.numbers import percent
 from portfolio_sdpo.errors import WeightsError
 from portfolio_sdpo.portfolio.calibrated_shield import LEAST, WINDOW, forecast_volatility, largest_exposure
 from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
@@ -92,7 +93,8 @@ def test_a_suspicious_close_is_named_and_does_not_sell_everything_of_a_broad_mix
     frame.iloc[-1, 0] = frame.iloc[-2, 0] * factor
     after = shield(weights, Market.from_prices(frame))
     assert 0.25 * before.kappa < after.kappa <= before.kappa
-    assert [f"S0 moved by {factor - 1:+,.1%} in the last session" in each for each in after.findings] == [False, True]
+    told = f"S0 moved by {percent(factor - 1, sign=True)} in the last session"
+    assert [told in each for each in after.findings] == [False, True]
     assert "check its price" in after.findings[1]
 
 

@@ -1,5 +1,6 @@
 """Two small tables of prices, and how they are saved, for the tests of snapshots."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import pandas as pd
@@ -29,3 +30,12 @@ def save(store: Store, name: str, frame: pd.DataFrame, **options) -> SaveResult:
 
 def files(store: Store, suffix: str) -> list[Path]:
     return sorted(store.root.glob(f"objects/*/*.{suffix}"))
+
+
+def put(store: Store, manifest: bytes) -> str:
+    """Add a manifest of the test's own to the objects of the store; returns its hash."""
+    digest = sha256(manifest).hexdigest()
+    path = store.root / "objects" / digest[:2] / f"{digest}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(manifest)
+    return digest

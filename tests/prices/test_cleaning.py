@@ -33,7 +33,7 @@ def test_a_gap_is_carried_for_five_sessions_and_then_suspends() -> None:
         f"A has no price for more than 5 sessions and is suspended from {CALENDAR[6]} "
         f"until it trades again on {CALENDAR[8]}."
     )
-    assert only(result.report, "large-move").sentence == f"A moved by more than 35%: +150.0% on {CALENDAR[8]}."
+    assert only(result.report, "large-move").sentence == f"A moved by more than 35\xa0%: +150.0\xa0% on {CALENDAR[8]}."
 
 
 def test_sessions_without_a_row_count_towards_the_five() -> None:
@@ -150,7 +150,9 @@ def test_moves_over_35_percent() -> None:
     jumpy = [100.0, 134.9, 100.0, 64.9, 100.0, 150.0, 225.0]
     move = only(clean(prices({"A": jumpy}, CALENDAR[:7])).report, "large-move")
     assert (move.count, move.severity) == (4, "warning")  # +34.9 % and -25.9 % are not over 35 %
-    assert move.sentence.startswith(f"A moved by more than 35%: -35.1% on {CALENDAR[3]}, +54.1% on {CALENDAR[4]}, ")
+    assert move.sentence.startswith(
+        f"A moved by more than 35\xa0%: −35.1\xa0% on {CALENDAR[3]}, +54.1\xa0% on {CALENDAR[4]}, "
+    )
     assert move.sentence.endswith(" and 1 more.")
 
 

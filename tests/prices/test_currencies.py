@@ -119,3 +119,18 @@ def test_prices_without_a_currency_are_not_converted(tmp_path, store):
     path.write_text("Date,AAPL\n2023-01-03,1.5\n2023-01-04,1.6\n")
     with pytest.raises(SettingsError, match="nothing says which currency AAPL is in"):
         convert(path, "EUR", rates(tmp_path), store)
+
+
+def test_rates_need_not_look_like_prices(tmp_path, store):
+    """A rupiah is worth 0.00006 dollars, rounded so for weeks, and a pegged rate never changes."""
+    days = pd.bdate_range("2023-01-03", periods=40).strftime("%Y-%m-%d")
+    banks, homes = 9000 + 50.0 * (np.arange(40) % 7), 30 + np.arange(40) / 10
+    rupiah = 0.000064 + 0.000001 * (np.arange(40) // 15)
+    path = tmp_path / "prices.csv"
+    both = zip(days, banks, homes, strict=True)
+    lines = [f"{day},BBCA,{bank},IDR\n{day},EMAAR,{home},AED\n" for day, bank, home in both]
+    path.write_text("date,ticker,close,currency\n" + "".join(lines))
+    rates = "".join(f"{day},{rate:.6f},3.6725\n" for day, rate in zip(days, rupiah, strict=True))
+    snapshot = convert(path, "USD", write_rates(tmp_path, f"Date,IDRUSD=X,USDAED=X\n{rates}"), store)
+    np.testing.assert_allclose(snapshot.frame["BBCA"], banks * rupiah)
+    np.testing.assert_allclose(snapshot.frame["EMAAR"], homes / 3.6725)

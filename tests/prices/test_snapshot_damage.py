@@ -10,7 +10,7 @@ import pytest
 
 from portfolio_sdpo.errors import SnapshotError
 from portfolio_sdpo.prices.snapshots import Store, content_hash
-from tests.prices.snapshot_examples import NEW, OLD, files, save
+from tests.prices.snapshot_examples import NEW, OLD, files, put, save
 
 # A folder that cannot be used
 
@@ -130,7 +130,7 @@ def test_a_manifest_that_lies_about_its_prices_is_found(store: Store):
     save(store, "n", OLD)
     record = json.loads(files(store, "json")[0].read_text()) | {"sha256": "0" * 64}
     pointer = store.root / "names" / "n"
-    pointer.write_text(store._put(json.dumps(record).encode(), "json") + "\n")
+    pointer.write_text(put(store, json.dumps(record).encode()) + "\n")
     [check] = store.verify()
     assert "does not hold the prices" in check.problem
 
@@ -139,7 +139,7 @@ def test_a_manifest_that_lies_about_its_prices_is_found(store: Store):
 def test_manifest_of_another_version_of_the_package(store: Store, change: dict):
     save(store, "n", OLD)
     record = json.loads(files(store, "json")[0].read_text()) | change
-    (store.root / "names" / "n").write_text(store._put(json.dumps(record).encode(), "json") + "\n")
+    (store.root / "names" / "n").write_text(put(store, json.dumps(record).encode()) + "\n")
     with pytest.raises(SnapshotError, match="another version of portfolio_sdpo"):
         store.open("n")
 

@@ -212,7 +212,7 @@ def test_kept_when_the_limit_broke(local: Registry, prices: Callable[..., str]):
     """A crash that nothing foretold."""
     prices(rising({190: -0.3}))
     done = go(local, "mine", config={**QUICK, "first": 40, "limit": {**QUICK["limit"], "bound": -0.05}})
-    assert done.outcome == "kept" and "beyond the limit of -5 %" in done.reason, done.reason
+    assert done.outcome == "kept" and "beyond the limit of −5\xa0%" in done.reason, done.reason
     assert local.champion() is None and done.champion_id is None
     assert local.model(str(done.model_id)).metrics["limit"]["kept"] is False
 

@@ -188,18 +188,20 @@ def test_distribution_holds_every_window(record, page):
         promise = group.median["promise"]
         periods = window_returns(rows["return"].to_numpy()[1:], promise["horizon"])
         assert beyond == pytest.approx((periods < promise["bound"]).mean(), abs=1e-3)
-    assert any("limit −5.0 %" in note["text"] for note in specs["s0"]["layout"]["annotations"])
+    assert any("limit −5.0\u00a0%" in note["text"] for note in specs["s0"]["layout"]["annotations"])
 
 
 def test_plotly_knows_every_figure(page):
     import plotly.graph_objects as go
 
     stored = json.loads(page.scripts["figures"])["specs"]
-    by_strategy = ("weights", "distribution", "trace", "time-exposure", "time-risk", "time-trading")
+    over_time = ("exposure", "risk", "measures", "contributions", "trading")
+    by_strategy = ("weights", "distribution", "trace", *(f"time-{name}" for name in over_time))
     assert set(stored) == {"equity", "drawdown", "cvar", *by_strategy}
     specs = [stored["equity"], stored["drawdown"], stored["cvar"]]
     specs += [spec for part in by_strategy for spec in stored[part].values()]
-    assert len(specs) == 3 + 5 * 4 + 1
+    assert stored["time-measures"] == {}  # the track is shorter than half a year
+    assert len(specs) == 3 + 6 * 4 + 1
     for spec in specs:
         # A colour of the style sheet becomes a colour before plotly sees it.
         go.Figure(json.loads(re.sub(r'"var\(--\w+\)"', '"#123456"', json.dumps(spec))))
@@ -230,7 +232,7 @@ def test_text_of_others_is_escaped(prices):
     assert all("<" not in name for name in names)
     assert not any("alert" in trace.get("hovertemplate", "") for trace in specs["equity"]["data"])
     # The legend's buttons and the curves go by the same name.
-    buttons = {found["data-strategy"] for tag, found in page.tags if tag == "button"}
+    buttons = {found["data-strategy"] for tag, found in page.tags if "data-strategy" in found}
     assert buttons == {trace["meta"] for trace in specs["equity"]["data"]}
 
 

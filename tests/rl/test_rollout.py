@@ -13,7 +13,8 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpEnv, RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import EnvironmentFault, SettingsError
-from portfolio_sdpo.nn.networks import CategoricalHead, ObservationCodec, Policy
+from portfolio_sdpo.nn.heads import CategoricalHead
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.rl.rollout import Collector, Purpose, stream, torch_generator
 
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]

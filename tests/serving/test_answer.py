@@ -184,7 +184,7 @@ def test_a_limit_that_not_even_cash_meets(promote: Callable[[str], str], ask: An
     promote("unmet")
     refusal = ask()
     assert isinstance(refusal, Refusal) and refusal.kind == "limit-not-met"
-    assert refusal.detail.startswith("Not even all cash meets the limit of -0.00%: cash loses more;")
+    assert refusal.detail.startswith("Not even all cash meets the limit of −0.003\xa0%: cash loses more;")
     content = ask(fail_to_cash=True).content
     assert content.weights["CASH"] == 1.0 and content.fail_safe.endswith("limit-not-met")
 
@@ -277,7 +277,7 @@ def test_what_is_wrong_with_the_last_sessions_is_said(promote: Callable[[str], s
     promote("snapshot")
     save_rows(("2021-07-01", 1.5), ("2021-07-06", 1.5))  # Friday is missing, Monday was a holiday
     remarks = ask(july(7)).content.remarks
-    assert any("moved by more than 35%" in each and "2021-07-01" in each for each in remarks)
+    assert any("moved by more than 35\xa0%" in each and "2021-07-01" in each for each in remarks)
     assert any("session of XNYS without a price" in each for each in remarks)
 
 

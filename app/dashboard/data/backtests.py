@@ -73,6 +73,8 @@ class OpenBacktest:
     weights: dict[tuple[str, int | None], pd.DataFrame]
     shield: dict[tuple[str, int | None], pd.DataFrame]
     """Rows by strategy and seed, of what passed the shield."""
+    trades: dict[tuple[str, int | None], pd.DataFrame]
+    """Rows by strategy and seed."""
     assets: list[str]
 
     @property
@@ -127,5 +129,6 @@ def _open_backtest(folder: str, made: int, _backtest: Backtest) -> OpenBacktest:
         split_by_track(record.equity),
         split_by_track(record.weights),
         {} if record.shield is None else split_by_track(record.shield),
+        split_by_track(record.trades),
         assets,
     )

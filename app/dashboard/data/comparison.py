@@ -65,11 +65,23 @@ def find_common_span(lines: Sequence[Line]) -> tuple[Any, Any] | None:
     return first.date(), last.date()
 
 
+def find_whole_span(lines: Sequence[Line]) -> tuple[Any, Any]:
+    """First and last day that any of the lines has."""
+    edges = [(line.rows["date"].iloc[0], line.rows["date"].iloc[-1]) for line in lines]
+    return min(edge[0] for edge in edges).date(), max(edge[1] for edge in edges).date()
+
+
 def cut_to_span(lines: Sequence[Line], days: tuple[Any, Any]) -> list[Line]:
-    """The lines between two days, each starting at 1, with the figures of these sessions alone."""
+    """The lines between two days, each starting at 1, with the figures of these sessions alone.
+
+    A line without a session between them is left out.
+    """
+    low, high = map(pd.Timestamp, days)
     cut = []
     for line in lines:
-        tracks = {key: _cut(rows, *map(pd.Timestamp, days)) for key, rows in line.tracks.items()}
+        if line.rows["date"].between(low, high).sum() < 2:
+            continue
+        tracks = {key: _cut(rows, low, high) for key, rows in line.tracks.items()}
         records = tuple(_measure(record, tracks[line.group.name, record["seed"]]) for record in line.group.records)
         cut.append(replace(line, group=replace(line.group, records=records), tracks=tracks))
     return cut

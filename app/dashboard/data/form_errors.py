@@ -22,6 +22,8 @@ RUN_LABELS = {
     "cash": "Cash rate",
     "shield": "Shield",
     "max_weight": "Maximum weight per stock",
+    "max_turnover": "Maximum turnover per decision",
+    "groups": "Groups of stocks, CSV",
     "jobs": "Strategies in parallel",
     "config": "Agent settings (TOML)",
     "update": "Update the prices first",

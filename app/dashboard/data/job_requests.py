@@ -12,7 +12,9 @@ from typing import Any
 from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
-from portfolio_sdpo.portfolio.market import load_market
+from portfolio_sdpo.portfolio.groups import parse_groups
+from portfolio_sdpo.portfolio.limits import Limits
+from portfolio_sdpo.portfolio.market import load_latest, load_market
 from portfolio_sdpo.portfolio.presets import NO_AGENT, Plan, plan
 from portfolio_sdpo.prices.snapshots import Store
 from portfolio_sdpo.registry import Registry
@@ -35,6 +37,10 @@ class JobRequest(Settings):
     horizon: int | None = None
     fee_bps: float | None = None
     cash: str | None = None
+    max_weight: float | None = None
+    max_turnover: float | None = None
+    groups: str | None = None
+    """CSV with the largest weights of groups of stocks (`groups.parse_groups`)."""
     config: str = ""
     """TOML with fields of `AgentSettings`."""
 
@@ -50,6 +56,15 @@ class JobRequest(Settings):
         """The TOML, if there is any."""
         return self.config if self.config.strip() else None
 
+    def find_limits(self) -> dict[str, Any]:
+        """The fields of `Limits` that were given; checked, so that an error is about them alone."""
+        found: dict[str, Any] = {"max_weight": self.max_weight, "max_turnover": self.max_turnover}
+        found = {name: value for name, value in found.items() if value is not None}
+        if self.groups is not None:
+            found["groups"] = parse_groups(self.groups)
+        checked = Limits.model_validate(found).model_dump(mode="json")
+        return {name: checked[name] for name in found}
+
     def list_common_options(self) -> dict[str, Any]:
         """Options that both commands have."""
         return {
@@ -59,6 +74,8 @@ class JobRequest(Settings):
             "horizon": self.horizon,
             "fee-bps": self.fee_bps,
             "cash": self.cash,
+            "max-weight": self.max_weight,
+            "max-turnover": self.max_turnover,
         }
 
 
@@ -71,7 +88,6 @@ class BacktestRequest(JobRequest):
     strategies: tuple[str, ...] = ()
     start: date | None = None
     end: date | None = None
-    max_weight: float | None = None
     shield: bool | None = None
     seeds: str = "0"
     jobs: int = 1
@@ -105,7 +121,9 @@ class BacktestRequest(JobRequest):
             seeds=seeds,
             bootstrap={"seed": seeds[0]},
         )
-        load_market(settings.snapshot, settings.cash, settings.start, settings.end)  # raises if there are no such days
+        # Raises if there are no such days.
+        market, _, _ = load_market(settings.snapshot, settings.cash, settings.start, settings.end)
+        settings.limits.check(market.assets)
         return settings
 
     def _plan(self) -> Plan:
@@ -121,7 +139,7 @@ class BacktestRequest(JobRequest):
             fee_bps=self.fee_bps,
             cash=self.cash,
             shield=self.shield,
-            limits={"max_weight": self.max_weight},
+            limits=self.find_limits(),
         )
 
     def arguments(self) -> list[str]:
@@ -133,7 +151,6 @@ class BacktestRequest(JobRequest):
             "strategies": ",".join(self.strategies),
             "start": self.start,
             "end": self.end,
-            "max-weight": self.max_weight,
             "seeds": self.seeds.replace(" ", ""),
             "jobs": self.jobs,
         }
@@ -167,6 +184,11 @@ class RetrainRequest(JobRequest):
             if not isinstance(known, dict):
                 raise SettingsError(f"config: limit must be a table with bound, alpha and horizon (got {known!r}).")
             config["limit"] = known | given
+        if caps := self.find_limits():
+            stated = config.get("limits", {})
+            if not isinstance(stated, dict):
+                raise SettingsError(f"config: limits must be a table such as [limits] (got {stated!r}).")
+            config["limits"] = stated | caps
         settings = RetrainSettings(
             snapshot=self.snapshot,
             update=self.update,
@@ -183,6 +205,8 @@ class RetrainRequest(JobRequest):
             Store().find(plan.snapshot)
         elif self.update:
             raise SettingsError("update: the bundled sample never changes; choose a snapshot, or leave the update off.")
+        if self.groups is not None:
+            plan.settings.limits.check(load_latest(plan.snapshot, plan.cash)[0].assets)
         return settings
 
     def arguments(self) -> list[str]:
@@ -205,13 +229,13 @@ def submit(request: BacktestRequest | RetrainRequest) -> jobs.DashboardJob:
     """Check everything, then start the job; an error leaves nothing started."""
     if isinstance(request, BacktestRequest):
         request.check()
-        return jobs.start("backtest", request.arguments(), request.title, request.config_text)
+        return jobs.start("backtest", request.arguments(), request.title, request.config_text, request.groups)
     registry = open_registry()
     request.check(registry)
     title = request.title
     if registry.champion() is None:
         title = title.replace(CHAMPION_PRICES, SAMPLE)
-    return jobs.start("retrain", request.arguments(), title, request.config_text)
+    return jobs.start("retrain", request.arguments(), title, request.config_text, request.groups)
 
 
 def _format_options(given: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 <home>/jobs/<id>/
     job.json        kind and title of the job, and the command
     config.toml     settings of the agents, if any were given
+    groups.csv      limits of groups of stocks, if any were given
     lock            locked for as long as a process of the job runs; only this decides whether a job is running
     pid             of its process group
     progress.json   its progress (`common.progress`)
@@ -87,8 +88,14 @@ def home() -> Path:
     return data_directory() / "jobs"
 
 
-def start(kind: JobKind, arguments: Sequence[str], title: str = "", config: str | None = None) -> DashboardJob:
-    """Start a job and return at once. `config`: TOML for the command's `--config`."""
+def start(
+    kind: JobKind,
+    arguments: Sequence[str],
+    title: str = "",
+    config: str | None = None,
+    groups: str | None = None,
+) -> DashboardJob:
+    """Start a job and return at once. `config`: TOML for the command's `--config`; `groups`: CSV for its `--groups`."""
     with _start_lock:
         running = [each for each in list_jobs() if each.running]
         if kind == "retrain" and any(each.job.kind == kind for each in running):
@@ -100,9 +107,10 @@ def start(kind: JobKind, arguments: Sequence[str], title: str = "", config: str 
         folder = home() / make_id()
         command = [*COMMAND, kind, *arguments, "--json"]
         contents = {}
-        if config is not None:
-            command += ["--config", str(folder / "config.toml")]
-            contents["config.toml"] = config
+        for option, name, content in (("--config", "config.toml", config), ("--groups", "groups.csv", groups)):
+            if content is not None:
+                command += [option, str(folder / name)]
+                contents[name] = content
         record = {"kind": kind, "title": title, "command": command, "created_at": utc_now().isoformat()}
         contents["job.json"] = json.dumps(record, indent=2)
         try:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
+from portfolio_sdpo.backtest.record import EVIDENCE_COLUMNS
 from portfolio_sdpo.common.files import data_directory, is_alive
 from portfolio_sdpo.errors import RegistryError
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
@@ -74,6 +75,11 @@ class Log:
     """Number of iterations of the whole run, if it is known."""
     percent: bool
     """Whether the return is shown as a percentage."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether anything was trained: a policy that is shared by all universes is ready, and only decides."""
+        return "deviation" not in self.frame or bool(self.frame["return"].notna().any())
 
 
 def list_entries(registry: Registry | None = None) -> list[LogEntry]:
@@ -135,6 +141,9 @@ def _agent_log(trace: pd.DataFrame, facts: dict[str, Any]) -> Log:
         "slack_0": trace["slack"].to_numpy(dtype=float),
         "regime_0": trace["regime"].astype(str).to_numpy(),
     }
+    if "date" in trace:
+        columns["date"] = pd.to_datetime(trace["date"]).dt.strftime("%Y-%m-%d").to_numpy()
+    columns |= {name: trace[name].to_numpy(dtype=float) for name in EVIDENCE_COLUMNS if name in trace}
     return Log(
         pd.DataFrame(columns), (LogConstraint(name, bound, ">=", percent=True),), facts.get("total"), percent=True
     )

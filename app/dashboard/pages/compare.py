@@ -6,10 +6,11 @@ import streamlit as st
 
 from portfolio_sdpo.backtest.record import MAIN_BENCHMARKS
 from portfolio_sdpo.report import figures
+from portfolio_sdpo.report.comparisons import find_strongest_shielded
 
 from ..data.backtests import Backtest, open_backtest
-from ..data.comparison import Line, choose_rival, cut_to_span, find_common_span, make_lines
-from ..widgets.address import choose_switch, read_choice, read_choices, write_choice
+from ..data.comparison import Line, choose_rival, cut_to_span, find_common_span, find_whole_span, make_lines
+from ..widgets.address import LOG, choose_days, choose_switch, read_choice, read_choices, write_choice
 from ..widgets.comparison import draw_risk_and_return, render_differences, render_results
 from ..widgets.figures import show_figure
 from ..widgets.pickers import RUN, STRATEGY, list_readable_backtests
@@ -38,7 +39,7 @@ def render() -> None:
         format_func=lambda each: by_id[each].title,
         key="runs",
     )
-    write_choice(RUN, ids, usual)
+    write_choice(RUN, ids, None)  # tomorrow other backtests are the newest
     runs = [by_id[each] for each in ids]
     if not runs:
         st.info("Choose one or more backtests.", icon=":material/info:")
@@ -52,6 +53,9 @@ def render() -> None:
             "  \n".join(f"**{letter}** is {run.title}" for letter, run in zip(_letters(runs), runs, strict=True))
         )
     lines, cut = _cut(lines)
+    if not lines:
+        st.info("None of them has these days: choose others.", icon=":material/info:")
+        return
     _curves(lines)
     st.subheader("Figures")
     show_html(render_results(lines, cut=cut))
@@ -72,7 +76,10 @@ def _choose_lines(runs: list[Backtest]) -> list[Line]:
     for group in (group for each in everything for group in each.groups):
         titles.setdefault(group.name, {})[group.title] = None
     agents = [group.name for each in everything for group in each.groups if group.kind != "benchmark"]
-    known = [name for name in MAIN_BENCHMARKS if name in titles]
+    # Beside agents behind the shield, rivals behind the same one.
+    strongest = [find_strongest_shielded(each.groups) for each in everything]
+    fair = ["equal-weight + shield", *(group.name for group in strongest if group is not None)] if agents else []
+    known = [name for name in (*fair, "equal-weight", *MAIN_BENCHMARKS) if name in titles]
     default = list(dict.fromkeys([*agents, *known]))[:STRATEGIES]
     left, right = st.columns([4, 1], vertical_alignment="bottom")
     names = left.multiselect(
@@ -94,19 +101,25 @@ def _choose_lines(runs: list[Backtest]) -> list[Line]:
 
 
 def _cut(lines: list[Line]) -> tuple[list[Line], bool]:
-    """Where the lines have other days: whether all figures are those of the sessions that they share."""
-    span = find_common_span(lines)
+    """The lines on the chosen days, or on the sessions that all share; whether these are not all that they have."""
+    left, right = st.columns([2, 3], vertical_alignment="center")
+    first, last = find_whole_span(lines)
+    days = choose_days(left, first, last, f"days-{first}-{last}")
+    chosen = days != (first, last)
+    if chosen:
+        lines = cut_to_span(lines, days)
+    span = find_common_span(lines) if lines else None
     if span is None:
-        return lines, False
+        return lines, chosen
     told = f"From {span[0]} to {span[1]}, each starting at 1; in every figure and table."
-    cut = choose_switch(st, "Common sessions only", "common", help=told)
-    return (cut_to_span(lines, span) if cut else lines), cut
+    common = choose_switch(right, "Common sessions only", "common", help=told)
+    return (cut_to_span(lines, span) if common else lines), chosen or common
 
 
 def _curves(lines: list[Line]) -> None:
     heading, switch = st.columns([4, 1], vertical_alignment="bottom")
     heading.subheader("Wealth")
-    log = choose_switch(switch, "Logarithmic", "log")
+    log = choose_switch(switch, "Logarithmic", LOG)
     tracks = {key: rows for line in lines for key, rows in line.tracks.items()}
     spec = figures.draw_curves(tracks, [line.group for line in lines], "wealth", percent=False)
     for trace in spec["data"]:

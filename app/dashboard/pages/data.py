@@ -16,12 +16,15 @@ from portfolio_sdpo.prices.snapshots import Snapshot, Store
 
 from ..data.form_errors import UPLOAD_LABELS, describe_error
 from ..data.uploads import MAX_MEGABYTES, import_upload, propose_name
+from ..widgets.address import LOG, choose_switch, read_choices, write_choice
 from ..widgets.figures import show_figure
 from ..widgets.snapshot_tables import draw_prices, render_facts, render_list, render_provenance, render_quality
 from ..widgets.style import show_html
 
 SNAPSHOT = "snapshot"
 """The query parameter with a snapshot's name: its page can be linked to."""
+TICKER = "ticker"
+"""The query parameter with the tickers whose prices are drawn."""
 TICKERS = 8
 """Tickers whose prices are drawn at first."""
 AUTOMATIC = "recognise automatically"
@@ -190,10 +193,16 @@ def _prices(snapshot: Snapshot) -> None:
     st.subheader("Prices")
     tickers = list(snapshot.manifest.tickers)
     left, right = st.columns([4, 1], vertical_alignment="bottom")
+    usual = tickers[:TICKERS]
     selection = left.multiselect(
-        "Tickers", tickers, default=tickers[:TICKERS], key=f"tickers-{snapshot.digest}", label_visibility="collapsed"
+        "Tickers",
+        tickers,
+        default=read_choices(TICKER, tickers, usual),
+        key=f"tickers-{snapshot.digest}",
+        label_visibility="collapsed",
     )
-    log = right.toggle("Logarithmic", key="prices-log")
+    write_choice(TICKER, selection, usual)
+    log = choose_switch(right, "Logarithmic", LOG, key="prices-log")
     if selection:
         alt = f"Prices of {', '.join(selection[:TICKERS])}, each 100 at its first day."
         show_figure(draw_prices(snapshot.frame, selection), "prices", alt, legend=True, log=log)

@@ -19,6 +19,7 @@ from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.prices.update import update_snapshot
 from portfolio_sdpo.registry import Model, Promotion, Registry
+from portfolio_sdpo.report.formats import share
 from portfolio_sdpo.serving import (
     Answer,
     AnswerSettings,
@@ -66,7 +67,7 @@ def render() -> None:
     _show_age(answer.content, told=isinstance(served, Refusal))
     _show(answer, state, _decide_previous_session(decisions, state, settings))
     _show_earnings(state)
-    show_orders(decisions, state, settings)
+    show_orders(decisions, state, settings, explain_shield(answer))
     with st.expander("Model, prices and shield"):
         show_html(_render_facts(answer.content, state))
 
@@ -136,7 +137,7 @@ def _render_cards(content: Weights, state: ChampionState) -> list[str]:
     if content.limit is not None:
         horizon, alpha = content.limit.horizon, content.limit.alpha
         meaning = (
-            f"of these weights: worst {alpha * 100:g} % of {horizon} sessions; limit {percent(content.limit.bound)}"
+            f"of these weights: worst {share(alpha)} of {horizon} sessions; limit {_percent2(content.limit.bound)}"
         )
         found.append(
             render_card("CVaR on past prices", content.past_cvar, _percent2, "past_cvar", meaning, content.limit)

@@ -10,7 +10,7 @@ from typing import Any
 import streamlit as st
 
 from portfolio_sdpo.backtest.strategies import STRATEGIES
-from portfolio_sdpo.errors import PortfolioSdpoError
+from portfolio_sdpo.errors import PortfolioSdpoError, SettingsError
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.portfolio.presets import NO_AGENT, PRESETS
 from portfolio_sdpo.prices.snapshots import Store
@@ -20,10 +20,13 @@ from ..data.form_errors import RUN_LABELS, describe_error
 from ..data.job_requests import CHAMPION_PRICES, SAMPLE, BacktestRequest, RetrainRequest, submit
 from ..data.registry import open_registry
 from ..navigation import get_page
+from ..widgets.address import read_choice, write_choice
 from ..widgets.pickers import RUN
 from ..widgets.sample import END, START
 from ..widgets.sample import STRATEGIES as USUAL
 
+KIND, SNAPSHOT, PRESET = "what", "snapshot", "preset"
+"""Query parameters: backtest or retrain, and the prices and the preset of a backtest, which decide what a form says."""
 SECONDS = 1.0
 """Seconds between two updates of the list while a job is running."""
 MAX_JOBS = 20
@@ -42,9 +45,12 @@ TOML = "paths = 256          # scenarios per update\nfirst = 300          # upda
 def render() -> None:
     """The page."""
     st.title("Run")
+    kinds = ["Backtest", "Retrain"]
+    asked = read_choice(KIND, [kind.lower() for kind in kinds])
     choice = st.segmented_control(
-        "What", ["Backtest", "Retrain"], default="Backtest", label_visibility="collapsed", required=True
+        "What", kinds, default=kinds[asked or 0], label_visibility="collapsed", required=True, key="kind"
     )
+    write_choice(KIND, choice.lower(), "backtest")
     snapshots = Store().list()
     if not snapshots:
         st.info(
@@ -67,13 +73,19 @@ def render() -> None:
 
 def _backtest_form(snapshots: tuple[str, ...]) -> BacktestRequest | None:
     left, right = st.columns(2)
-    prices = left.selectbox(RUN_LABELS["snapshot"], [SAMPLE, *snapshots], key="backtest-prices")
+    sources, presets = [SAMPLE, *snapshots], list(PRESETS)
+    prices = left.selectbox(
+        RUN_LABELS["snapshot"], sources, index=read_choice(SNAPSHOT, sources) or 0, key="backtest-prices"
+    )
+    write_choice(SNAPSHOT, prices, SAMPLE)
     preset = right.selectbox(
         RUN_LABELS["preset"],
-        list(PRESETS),
+        presets,
+        index=read_choice(PRESET, presets) or 0,
         key="backtest-preset",
         help="The defaults of all settings that you do not change.",
     )
+    write_choice(PRESET, preset, presets[0])
     base = PRESETS[preset]
     sample = prices == SAMPLE
     with st.form("backtest", enter_to_submit=False):
@@ -106,7 +118,7 @@ def _backtest_form(snapshots: tuple[str, ...]) -> BacktestRequest | None:
             help="Also show every agent behind the shield, which moves weights to cash until the CVaR limit holds.",
         )
         with st.expander("More"):
-            weight = st.number_input(RUN_LABELS["max_weight"], value=None, step=0.05, placeholder="no limit")
+            limits = _limits("backtest", "no limit")
             processes = st.number_input(RUN_LABELS["jobs"], value=1, step=1)
             config = _config("backtest")
         if not st.form_submit_button(BUTTONS["backtest"], type="primary", icon=":material/play_arrow:"):
@@ -123,7 +135,7 @@ def _backtest_form(snapshots: tuple[str, ...]) -> BacktestRequest | None:
         fee_bps=_changed(fee_bps, base.fee_bps),
         cash=_changed(rate.strip(), str(base.cash)),
         shield=_changed(use_shield, base.shield),
-        max_weight=weight,
+        **limits,
         jobs=processes,
         config=config,
     )
@@ -147,6 +159,7 @@ def _retrain_form(snapshots: tuple[str, ...]) -> RetrainRequest | None:
         )
         seed = two.number_input(RUN_LABELS["seed"], value=None, step=1, placeholder="the champion's, or 0")
         with st.expander("More"):
+            limits = _limits("retrain", "no limit" if champion is None else "the champion's")
             config = _config("retrain")
         if not st.form_submit_button(BUTTONS["retrain"], type="primary", icon=":material/play_arrow:"):
             return None
@@ -155,6 +168,7 @@ def _retrain_form(snapshots: tuple[str, ...]) -> RetrainRequest | None:
         preset=preset if preset in PRESETS and (champion is not None or preset != "default") else None,
         update=update,
         **limit,
+        **limits,
         holdout=holdout,
         seed=seed,
         config=config,
@@ -179,6 +193,34 @@ def _limit(key: str, usual: dict[str, Any]) -> dict[str, Any]:
         ),
     }  # fmt: skip
     return {name: _changed(value, usual[name]) for name, value in found.items()}
+
+
+def _limits(key: str, left: str) -> dict[str, Any]:
+    """Caps on stocks and on groups of them, and the limit on turnover; what is left out is as in the settings."""
+    weight, turnover = st.columns(2)
+    found: dict[str, Any] = {
+        "max_weight": weight.number_input(
+            RUN_LABELS["max_weight"], value=None, step=0.05, placeholder=left, key=f"max-weight-{key}",
+            help="Share of the account, 0.25 = 25 %. What is above it is held in cash.",
+        ),
+        "max_turnover": turnover.number_input(
+            RUN_LABELS["max_turnover"], value=None, step=0.05, placeholder=left, key=f"max-turnover-{key}",
+            help="What one decision may buy and sell, over the account: switching all of it to other stocks is 2.",
+        ),
+    }  # fmt: skip
+    file = st.file_uploader(
+        RUN_LABELS["groups"],
+        type="csv",
+        max_upload_size=1,
+        key=f"groups-{key}",
+        help="Largest weights of groups, such as industries: columns ticker, group and max_weight, 0.4 = 40 %.",
+    )
+    if file is not None:
+        try:
+            found["groups"] = file.getvalue().decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise SettingsError("groups: this is not text in UTF-8; save it as CSV in UTF-8.") from None
+    return found
 
 
 def _day(column: Any, label: str, usual: date | None, prices: str) -> date | None:

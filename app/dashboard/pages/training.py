@@ -8,9 +8,11 @@ from datetime import date
 from html import escape
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from portfolio_sdpo.errors import PortfolioSdpoError
+from portfolio_sdpo.report.formats import number, percent
 
 from ..data import jobs, training_logs
 from ..data.job_requests import BacktestRequest, submit
@@ -23,6 +25,7 @@ from ..widgets.training_figures import (
     WINDOW,
     draw_constraint,
     draw_curve,
+    draw_evidence,
     draw_objective,
     draw_regimes,
     format_value,
@@ -186,13 +189,17 @@ def _figures(log: training_logs.Log, state: training_logs.State) -> None:
     done = len(frame)
     if log.total and done < log.total:
         st.progress(min(done / log.total, 1.0), text=f"{done:,} of {log.total:,} iterations")
+    if not log.trained:
+        _evidence(log)
+        return
     show_html(_cards(log, state))
     st.subheader("Return")
     show_figure(draw_objective(frame, log.percent), "objective", "Return over the iterations.", legend=True)
     what = (
         "mean growth over a period, across all scenarios" if log.percent else "mean return of the episodes in a batch"
     )
-    st.caption(f"For each iteration: {what}.")
+    days = "" if "date" not in frame else f" Decisions from {frame['date'].iloc[0]} to {frame['date'].iloc[-1]}."
+    st.caption(f"For each iteration: {what}.{days}")
     for index, constraint in enumerate(log.bounds):
         if f"risk_{index}" not in frame:
             continue
@@ -211,6 +218,32 @@ def _figures(log: training_logs.Log, state: training_logs.State) -> None:
             for name in extra:
                 st.markdown(f"**{name.replace('_', ' ')}**")
                 show_figure(draw_curve(frame, name, name), f"extra-{name}", f"{name} over the iterations.")
+
+
+def _evidence(log: training_logs.Log) -> None:
+    """What a policy that was trained beforehand writes down: how far it deviates from equal weights, and why."""
+    frame = log.frame
+    last = frame.iloc[-1]
+    st.info(
+        "This policy was trained beforehand, on other prices, and is used as it is. At every decision it measures on "
+        "these stocks' own past by how much it would have grown faster than equal weights, and deviates from them as "
+        "far as that evidence goes.",
+        icon=":material/info:",
+    )
+    cells = [
+        ("decisions", "Decisions", f"{len(frame):,}", f"{frame['date'].iloc[0]} to {last['date']}"),
+        ("deviation", "Deviation from equal weights", percent(last["deviation"], 0), "at the last decision"),
+    ]
+    if np.isfinite(last["growth"]):
+        beyond, error = percent(last["growth"]), percent(last["error"])
+        cells.append(
+            ("growth", "Growth beyond equal weights", beyond, f"a year, standard error {error}, at the same CVaR")
+        )
+    cells.append(("years", "Evidence", f"{number(last['years'], 1)} years", "of these stocks' past"))
+    show_html(_render_cards(cells))
+    if frame["growth"].notna().any():
+        alt = "Deviation from equal weights, and the growth beyond them that it rests on, by day of the decision."
+        show_figure(draw_evidence(frame), "evidence", alt, legend=True)
 
 
 def _barrier(log: training_logs.Log, index: int) -> None:
@@ -253,10 +286,15 @@ def _cards(log: training_logs.Log, state: training_logs.State) -> str:
             (
                 f"beyond-{index}",
                 "Iterations in violation",
-                f"{100 * beyond.mean():.1f} %",
-                f"{100 * beyond.tail(WINDOW).mean():.0f} % of the last {len(last)}",
+                percent(float(beyond.mean())),
+                f"{percent(float(beyond.tail(WINDOW).mean()), 0)} of the last {len(last)}",
             )
         )
+    return _render_cards(cells)
+
+
+def _render_cards(cells: Sequence[tuple[str, str, str, str]]) -> str:
+    """Name of the field, heading, value and note of each card."""
     content = "".join(
         f"<div class='card'><dt>{escape(name)}</dt><dd><span class='figure' data-name='{field}'>{escape(value)}</span>"
         f"<br><span class='more'>{escape(note)}</span></dd></div>"

@@ -41,7 +41,7 @@ _STYLE = f"""
   font-size: 14px; line-height: 28px; text-decoration: none; }}
 #first nav a[aria-current] {{ font-weight: 600; background: light-dark(#e3e3e3, #353c44); }}
 @media (min-width: 769px) {{ #first main {{ margin-left: {SIDEBAR}px; }} #first nav {{ display: block; }} }}
-@media (max-width: 640px) {{ #first main {{ padding: 3.2rem .9rem 3rem; }} #first h3 {{ padding-bottom: 64px; }} }}
+@media (max-width: 640px) {{ #first main {{ padding: 3.2rem .9rem 3rem; }} #first h3 {{ padding-bottom: 176px; }} }}
 """
 _SCRIPT = """
 {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from html import escape
+
 from portfolio_sdpo.report import figures
-from portfolio_sdpo.report.looks import Spec
+from portfolio_sdpo.report.looks import Spec, hidden_at_first
 from portfolio_sdpo.report.sections import render_cards, render_lead, render_subtitle
 
 from ..data.backtests import OpenBacktest
@@ -20,14 +23,27 @@ def render_summary(run: OpenBacktest) -> str:
     return about + render_lead(run.groups, run.main) + render_cards(run.main, run.groups)
 
 
-def draw_wealth_and_drawdown(run: OpenBacktest) -> Spec:
-    """Both on one axis of time and with one legend, which hides a strategy in both."""
+def list_usual(run: OpenBacktest) -> list[str]:
+    """The strategies that are drawn unless others are asked for."""
+    hidden = set(hidden_at_first(run.groups))
+    return [group.name for group in run.groups if group.name not in hidden]
+
+
+def draw_wealth_and_drawdown(run: OpenBacktest, names: Sequence[str] | None = None) -> Spec:
+    """Both on one axis of time and with one legend, which hides a strategy in both.
+
+    names: strategies to draw, by default those of `list_usual`; a colour does not depend on which they are.
+    """
     wealth = figures.draw_curves(run.equity, run.groups, "wealth", percent=False)
     fall = figures.draw_curves(run.equity, run.groups, "drawdown", percent=True)
-    below = [trace | {"yaxis": "y2", "showlegend": False} for trace in fall["data"]]
+    shown = {escape(name) for name in (list_usual(run) if names is None else names)}
+    above, below = (
+        [trace | {"visible": True} for trace in each["data"] if trace["meta"] in shown] for each in (wealth, fall)
+    )
+    below = [trace | {"yaxis": "y2", "showlegend": False} for trace in below]
     layout = wealth["layout"]
     return {
-        "data": [*wealth["data"], *below],
+        "data": [*above, *below],
         "layout": layout
         | {
             "height": 560,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date
 from typing import Any
 
 import streamlit as st
@@ -28,13 +29,21 @@ _CONFIG = {
 
 
 def show_figure(
-    spec: Spec, name: str, alt: str, *, legend: bool = False, log: bool = False, sketched: bool = False
+    spec: Spec,
+    name: str,
+    alt: str,
+    *,
+    legend: bool = False,
+    log: bool = False,
+    sketched: bool = False,
+    days: tuple[date, date] | None = None,
 ) -> None:
     """Draw a specification of `report.figures`; `name` is the element's key, `alt` says what it shows.
 
-    With `sketched` (lines over days, with a legend) a static picture is shown until plotly has drawn the figure.
+    days: of a figure over days, only these; its axes then fit them. With `sketched` (lines over days, with a legend) a
+    static picture is shown until plotly has drawn the figure.
     """
-    data, layout = prepare_figure(spec, legend=legend, log=log)
+    data, layout = prepare_figure(spec if days is None else cut_to_days(spec, *days), legend=legend, log=log)
     if not sketched:
         _plot(data, layout, name, alt)
         return
@@ -74,6 +83,28 @@ def prepare_figure(spec: Spec, *, legend: bool = False, log: bool = False) -> tu
         }
         layout["height"] += 30 + 7 * sum(trace["showlegend"] for trace in data)
     return data, layout
+
+
+def cut_to_days(spec: Spec, first: date, last: date) -> Spec:
+    """The figure between two days; of a straight line its part in between.
+
+    >>> line = {"x": ["2020-01-01", "2020-01-02", "2020-01-03"], "y": [1, 2, 3]}
+    >>> cut_to_days({"data": [line], "layout": {}}, date(2020, 1, 2), date(2020, 1, 3))["data"]
+    [{'x': ['2020-01-02', '2020-01-03'], 'y': [2, 3]}]
+    """
+    low, high = str(first), str(last)
+
+    def cut(trace: Spec) -> Spec:
+        days, values = trace["x"], trace["y"]
+        if len(days) == 2 and values[0] == values[1]:
+            return trace | {"x": [min(max(day, low), high) for day in days]}
+        inside = [(day, value) for day, value in zip(days, values, strict=True) if low <= day <= high]
+        return trace | {"x": [day for day, _ in inside], "y": [value for _, value in inside]}
+
+    layout = spec["layout"]
+    if "range" in layout.get("xaxis", {}):
+        layout = layout | {"xaxis": layout["xaxis"] | {"range": [low, high]}}
+    return {"data": [cut(trace) for trace in spec["data"]], "layout": layout}
 
 
 def apply_colours(part: Any) -> Any:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from portfolio_sdpo.errors import OrderError
 from portfolio_sdpo.portfolio.account import read_holdings
-from portfolio_sdpo.report.formats import number, table
+from portfolio_sdpo.report.formats import general, number, table
 from portfolio_sdpo.serving import (
     AnswerSettings,
     ChampionDecisions,
@@ -19,11 +19,14 @@ from portfolio_sdpo.serving import (
     order_champion,
 )
 
+from .address import read_number, write_number
 from .style import show_html
 
 
-def show_orders(decisions: ChampionDecisions, state: ChampionState, settings: AnswerSettings) -> None:
-    """The account's inputs, and the orders for it or why there are none."""
+def show_orders(
+    decisions: ChampionDecisions, state: ChampionState, settings: AnswerSettings, explained: str = ""
+) -> None:
+    """The account's inputs, and the orders for it or why there are none; what was `explained` is not said again."""
     st.subheader("Orders")
     left, right = st.columns(2, gap="large")
     with left:
@@ -36,10 +39,18 @@ def show_orders(decisions: ChampionDecisions, state: ChampionState, settings: An
         )
     with right:
         account = st.number_input(
-            "Account value", min_value=0.01, value=None, help="What is not in stocks is cash.", key="account"
+            "Account value",
+            min_value=0.01,
+            value=read_number("account", 0.01, 1e15),
+            help="What is not in stocks is cash.",
+            key="account",
         )
-        share = st.number_input("Smallest order, % of the account", 0.0, 99.0, 0.0, step=0.1, key="threshold")
-        lot = st.number_input("Lot, shares", 0.000001, 1_000_000.0, 1.0, format="%g", key="lot")
+        threshold = read_number("threshold", 0.0, 99.0) or 0.0
+        share = st.number_input("Smallest order, % of the account", 0.0, 99.0, threshold, step=0.1, key="threshold")
+        lots = read_number("lot", 0.000001, 1_000_000.0) or 1.0
+        lot = st.number_input("Lot, shares", 0.000001, 1_000_000.0, lots, format="%g", key="lot")
+    for name, value, usual in (("account", account, None), ("threshold", share, 0.0), ("lot", lot, 1.0)):
+        write_number(name, value, usual)
     if file is None and account is None:
         st.caption("Upload what you hold, or enter the value of an account in cash, to see what to trade.")
         return
@@ -53,16 +64,17 @@ def show_orders(decisions: ChampionDecisions, state: ChampionState, settings: An
     except OrderError as error:
         st.error(str(error), icon=":material/error:")
     else:
-        _show(found)
+        _show(found, explained)
 
 
-def _show(found: Orders | Refusal) -> None:
+def _show(found: Orders | Refusal, explained: str) -> None:
     if isinstance(found, Refusal):
         st.error(f"There are no orders. {found.detail}", icon=":material/block:")
         return
     for each in found.remarks:
         st.warning(each, icon=":material/warning:")
-    st.markdown(found.explanation)
+    if found.explanation != explained:
+        st.markdown(found.explanation)
     if found.orders:
         show_html(_render_table(found))
     else:
@@ -87,7 +99,8 @@ def _show(found: Orders | Refusal) -> None:
 def _render_table(found: Orders) -> str:
     rows = [
         f"<tr data-order='{escape(each.ticker)}'><th scope='row'>{escape(each.ticker)}</th>"
-        f"<td>{each.before:,.9g}</td><td>{each.after:,.9g}</td><td>{each.shares:+,.9g}</td>"
+        f"<td>{general(each.before, 9)}</td><td>{general(each.after, 9)}</td>"
+        f"<td>{general(each.shares, 9, sign=True)}</td>"
         f"<td>{number(each.price)}</td>"
         f"<td><data value='{each.money!r}' data-name='money'>{number(each.money)}</data></td>"
         f"<td><data value='{each.fee!r}' data-name='fee'>{number(each.fee)}</data></td></tr>"

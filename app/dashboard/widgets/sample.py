@@ -13,6 +13,7 @@ START, END = "2019-01-02", "2019-12-31"
 def run_sample() -> None:
     """Run the backtest, with its progress on the page."""
     from portfolio_sdpo.backtest.run import BacktestSettings
+    from portfolio_sdpo.portfolio.presets import PRESETS
     from portfolio_sdpo.report.result import run_backtest
 
     bar = st.progress(0.0, "Reading the sample")
@@ -20,7 +21,15 @@ def run_sample() -> None:
     def progress(title: str, done: int, total: int) -> None:
         bar.progress((STRATEGIES.index(title) + done / max(total, 1)) / len(STRATEGIES), title)
 
-    run_backtest(BacktestSettings(strategies=STRATEGIES, start=START, end=END), progress=progress)
+    usual = PRESETS["default"]
+    settings = BacktestSettings(
+        strategies=STRATEGIES,
+        start=START,
+        end=END,
+        fee_bps=usual.fee_bps,
+        cash=usual.cash,
+    )
+    run_backtest(settings, progress=progress)
 
 
 def offer_sample(what: str) -> None:

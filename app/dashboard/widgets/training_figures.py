@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from portfolio_sdpo.report.figures import make_layout, round_figures
+from portfolio_sdpo.report.formats import general
 from portfolio_sdpo.report.formats import percent as as_percent
 from portfolio_sdpo.report.looks import Spec
 
@@ -94,6 +96,44 @@ def draw_constraint(frame: pd.DataFrame, index: int, constraint: LogConstraint) 
     return {"data": data, "layout": layout}
 
 
+def draw_evidence(frame: pd.DataFrame) -> Spec:
+    """How far a ready policy deviates from equal weights, above the growth that it was judged by, by day."""
+    rows = frame.reset_index(drop=True)
+    line: Spec = {"type": "scatter", "mode": "lines", "x": rows["date"].tolist()}
+    value = "%{fullData.name}  %{y:.1%}<extra></extra>"
+    growth, error = rows["growth"], rows["error"]
+    band = {"hoverinfo": "skip", "line": {"width": 0, "color": "#0072B2"}, "yaxis": "y2"}
+    data: list[Spec] = [
+        line
+        | {
+            "name": "deviation from equal weights",
+            "y": _round(rows["deviation"]),
+            "line": {"color": "#009E73", "width": 2, "shape": "hv"},
+            "fill": "tozeroy",
+            "fillcolor": "rgba(0,158,115,0.18)",
+            "hovertemplate": value,
+        },
+        line | band | {"y": _round(growth - error)},
+        line | band | {"y": _round(growth + error), "fill": "tonexty", "fillcolor": "rgba(0,114,178,0.18)"},
+        line
+        | {
+            "name": "growth a year beyond equal weights, with its standard error",
+            "y": _round(growth),
+            "line": {"color": "#0072B2", "width": 2},
+            "yaxis": "y2",
+            "hovertemplate": value,
+        },
+    ]
+    layout = make_layout(400, {"tickformat": ".0%", "domain": [0.56, 1.0], "rangemode": "tozero"}, hovermode="x")
+    layout["yaxis2"] = layout["yaxis"] | {"tickformat": ".1~%", "domain": [0.0, 0.46], "rangemode": "normal"}
+    layout["xaxis"] |= {"anchor": "y2"}
+    return {"data": data, "layout": layout}
+
+
+def _round(values: pd.Series) -> list[float | None]:
+    return round_figures(values.to_numpy(), 5)
+
+
 def draw_regimes(frame: pd.DataFrame, index: int) -> Spec:
     """The regimes of the barrier, as stacked shares of neighbouring iterations."""
     words = name_regimes(frame, index)
@@ -136,7 +176,7 @@ def name_regimes(frame: pd.DataFrame, index: int) -> pd.Series[Any]:
 
 def format_value(value: float, percent: bool) -> str:
     """A value in text."""
-    return as_percent(value, 2) if percent else f"{value:.4g}".replace("-", "−")
+    return as_percent(value, 2) if percent else general(value)
 
 
 def _estimate(frame: pd.DataFrame, column: str, name: str, percent: bool) -> list[Spec]:
@@ -145,7 +185,9 @@ def _estimate(frame: pd.DataFrame, column: str, name: str, percent: bool) -> lis
         return []
     faint = _line(frame, column, f"{name}, every iteration", "rgba(0,114,178,0.30)", percent)
     faint["line"]["width"] = 1
-    smooth = frame[["iteration"]].assign(mean=frame[column].rolling(WINDOW, min_periods=1).mean())
+    smooth = frame[["iteration", *(["date"] if "date" in frame else [])]].assign(
+        mean=frame[column].rolling(WINDOW, min_periods=1).mean()
+    )
     return [faint, _line(smooth, "mean", f"{name}, mean of {WINDOW} iterations", "#0072B2", percent)]
 
 
@@ -155,23 +197,24 @@ def _line(frame: pd.DataFrame, column: str, name: str, colour: str, percent: boo
     if size > 1:
         thin = thin.groupby(np.arange(len(thin)) // size).mean()
     form = ".3%" if percent else ".5g"
-    return {
+    # The day of the decision, where the agent decides on one.
+    days = {} if "date" not in frame or size > 1 else {"customdata": frame.loc[thin.index, "date"].tolist()}
+    day = ", for %{customdata}" if days else ""
+    return days | {
         "type": "scatter",
         "mode": "lines" if len(thin) > 1 else "lines+markers",
         "name": escape(name),
         "x": thin["iteration"].round(2).tolist(),
         "y": [float(f"{value:.6g}") for value in thin[column]],
         "line": {"color": colour, "width": 2},
-        "hovertemplate": f"%{{fullData.name}}  %{{y:{form}}}<extra></extra>",
+        "hovertemplate": f"%{{fullData.name}}  %{{y:{form}}}{day}<extra></extra>",
     }
 
 
 def _reach(values: list[Any], bound: float) -> tuple[float, float]:
-    """The range of an axis that contains the bound; a few extreme estimates may lie outside."""
-    finite = [each[np.isfinite(each)] for each in values if len(each)]
-    everything = np.concatenate([*finite, [bound]]) if finite else np.array([bound])
-    low, high = (float(edge) for edge in np.quantile(everything, [0.005, 0.995]))
-    low, high = min(low, bound), max(high, bound)
+    """The range of an axis that holds the bound and every estimate."""
+    everything = np.concatenate([*(each[np.isfinite(each)] for each in values), [bound]])
+    low, high = float(everything.min()), float(everything.max())
     room = 0.12 * (high - low) or max(abs(bound), 1.0) * 0.1
     return low - room, high + room
 

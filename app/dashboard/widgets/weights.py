@@ -91,9 +91,8 @@ def render_weights(weights: Mapping[str, float], before: Mapping[str, float] | N
         cells = f"<td>{_figure(weights[name], 'weight', percent(weights[name], 2))}</td>"
         if before is not None:
             change = weights[name] - before[name]
-            points = number(change * 100, 2)
-            sign = "+" if change > 0 and points.strip("0.") else ""
-            cells += f"<td>{_figure(change, 'change', f'{sign}{points}')}</td>"
+            points = number(change * 100, 2, sign=True)
+            cells += f"<td>{_figure(change, 'change', points)}</td>"
         rows.append(f"<tr data-row='{escape(name)}'><th scope='row'>{escape(name)}</th>{cells}</tr>")
     caption = "Weights to hold after the last close" + (f"; change {escape(since)}." if since else ".")
     if len(names) > ROWS:

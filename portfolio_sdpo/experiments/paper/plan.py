@@ -30,6 +30,7 @@ _PAPER_BOUND = "the paper's bound, which the unconstrained optimum keeps anyway"
 _BINDING = "not in the paper: a bound that binds, so that keeping it costs something"
 _SHORT = "the same question within 500,000 steps, with settings for short runs"
 _PAPER = "the paper's own settings"
+_STOCKS = "the paper's table; the policy's logits are bounded, so that no stock locks it in"
 _TOY = "a toy: shows that everything runs, and nothing else"
 _PAPER_CMDPS: dict[str, Any] = {"cmdp_seeds": (5, 10), "seeds": tuple(range(10))}
 
@@ -59,7 +60,7 @@ def plan_studies(question: str, scale: Scale, home: Path | None = None) -> list[
             return [StocksStudy(smoke.STOCKS_TOY, _TOY, home=home)]
         case _:
             few = STOCKS.with_changes(seeds=LAPTOP_SEEDS) if scale == "laptop" else STOCKS
-            return [StocksStudy(few, _PAPER, home=home)]
+            return [StocksStudy(few, _STOCKS, home=home)]
 
 
 def _cmdp(name: str, changes: dict[str, Any]) -> CmdpExperiment:

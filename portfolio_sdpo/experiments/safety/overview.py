@@ -29,6 +29,7 @@ from portfolio_sdpo.experiments.statistics.evidence import Evidence, SeedStatist
 VARIANTS = ("short", "suite")
 LABELS = ("ppo", "ppo-lagrangian", "ipo", "cpo", "pcpo", "sdpo")
 """The algorithms of the grid, in the order of its tables."""
+AHEAD, BEHIND, BEYOND = "at or above", "below", "beyond the bound"
 LEAST = 1e-3
 """By which a violation is divided at least (ε)."""
 
@@ -66,6 +67,18 @@ class TaskOverview:
     published: PublicFigure | None
     """the best within the bound"""
 
+    @property
+    def verdict(self) -> str | None:
+        """How SDPO stands beside the best published figure within the bound; None where one of them is missing."""
+        ours = self.runs.get("sdpo")
+        if not ours or self.published is None:
+            return None
+        constraints = self.experiment.problem.constraints
+        ends = [find_standing(constraints, run.rows) for run in ours]
+        if fmean(end.risks[0].risk for end in ends) > constraints[0].bound:
+            return BEYOND
+        return AHEAD if fmean(end.episode_return for end in ends) >= self.published.episode_return else BEHIND
+
 
 @dataclass(frozen=True, eq=False)
 class SafetyOverview:
@@ -75,6 +88,15 @@ class SafetyOverview:
     tasks: tuple[TaskOverview, ...]
     statistics: SeedStatistics | None
     """of scores as shares of PPO's, on the tasks that have a run of it"""
+
+    @property
+    def ahead(self) -> tuple[int, int]:
+        """On how many tasks SDPO is within the bound and at or above what is published, and of how many this is known.
+
+        Known: SDPO has a run, and somebody has published a result within the bound.
+        """
+        verdicts = [task.verdict for task in self.tasks if task.verdict is not None]
+        return verdicts.count(AHEAD), len(verdicts)
 
     @property
     def finished(self) -> int:
@@ -180,6 +202,7 @@ def describe_overview(overview: SafetyOverview) -> dict[str, Any]:
                 "results": [asdict(result) for result in task.results],
                 "missing": list(task.missing),
                 "published": None if task.published is None else asdict(task.published),
+                "sdpo_beside_published": task.verdict,
             }
             for task in overview.tasks
         },

@@ -21,8 +21,8 @@ from portfolio_sdpo.experiments.safety.overview import (
 from portfolio_sdpo.experiments.safety.overview_figure import draw_overview
 from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.style import STYLE
-from portfolio_sdpo.experiments.tables import display_name, format_percent, format_spread, make_plain_table
-from portfolio_sdpo.report.formats import NONE, table
+from portfolio_sdpo.experiments.tables import NONE, display_name, format_percent, format_spread, make_plain_table
+from portfolio_sdpo.report.formats import table
 from portfolio_sdpo.report.page import render_document, render_section
 
 _TITLES = {
@@ -44,9 +44,9 @@ HEADINGS = (
 )
 _NOTE = (
     "Return and cost of the last five iterations' own episodes, at the end of the runs. over: share of all iterations "
-    "whose episodes are beyond the bound; worst: by how much at most; sum: cost of all steps. / PPO: Ray et al.'s "
-    "normalised return, violation and cost rate, at the steps that both have. Published figures are of others, after "
-    "the steps they give, with the suite's own observations and actions."
+    "whose episodes are beyond the bound; worst: by how much at most; sum (on the page): cost of all steps. / PPO: Ray "
+    "et al.'s normalised return, violation and cost rate, at the steps that both have. Published figures are of "
+    "others, after the steps they give, with the suite's own observations and actions."
 )
 
 
@@ -58,18 +58,25 @@ def render_overview(overview: SafetyOverview) -> RenderableType:
             blocks += [
                 Text(""),
                 _task_table(task),
-                Text(f"published within the bound: {_published(task)}", style="dim"),
+                Text(f"published within the bound: {_published(task)}{_beside(task)}", style="dim"),
             ]
     return Group(
-        *blocks, Text(""), Text(_NOTE, style="dim"), *render_statistics(overview.statistics), Text(""), *_gaps(overview)
+        *blocks,
+        Text(""),
+        Text(_NOTE, style="dim"),
+        *render_statistics(overview.statistics),
+        Text(""),
+        Text(_lead(overview)),
+        *_gaps(overview),
     )
 
 
 def render_overview_page(overview: SafetyOverview) -> str:
     """As HTML, with the figure."""
     title = _TITLES[overview.variant]
+    summary = f"{_lead(overview)} {_count(overview)}"
     body = [
-        f"<header><h1>{escape(title)}</h1><p class='sub'>{escape(_count(overview))}</p></header>",
+        f"<header><h1>{escape(title)}</h1><p class='sub'>{escape(summary)}</p></header>",
         render_section("Return and cost while learning", _picture(overview)),
         render_section("Every task", f"<p class='note'>{escape(_NOTE)}</p>" + _html_table(overview)),
         render_section("Over all tasks", _html_statistics(overview)),
@@ -80,10 +87,13 @@ def render_overview_page(overview: SafetyOverview) -> str:
 
 def _task_table(task: TaskOverview) -> Table:
     found = make_plain_table(task.experiment.world.task, bold=True)
-    for heading in HEADINGS:
+    shown = [index for index, heading in enumerate(HEADINGS) if heading != "sum"]  # eighty columns are few
+    for index in shown:
+        heading = HEADINGS[index]
         found.add_column(heading.replace(" / ", "\n/ "), justify="left" if heading == "policy" else "right")
     for result in task.results:
-        found.add_row(*_cells(result))
+        cells = _cells(result)
+        found.add_row(*(cells[index] for index in shown))
     return found
 
 
@@ -97,7 +107,7 @@ def _cells(result: TaskResult) -> list[str]:
     return [
         display_name(result.label),
         str(len(result.seeds)),
-        f"{result.end.steps:,}",
+        f"{result.end.steps / 1e6:g}M",
         format_spread(result.end.episode_return, 2),
         format_spread(risk["risk"], 1),
         format_percent(risk["breaks"], 0),
@@ -114,24 +124,37 @@ def _published(task: TaskOverview) -> str:
     return f"{best.algorithm} {best.episode_return:g} / {best.episode_cost:g} after {best.steps / 1e6:g}M steps"
 
 
+def _beside(task: TaskOverview) -> str:
+    return "" if task.verdict is None else f"; SDPO: {task.verdict}"
+
+
+def _lead(overview: SafetyOverview) -> str:
+    ahead, known = overview.ahead
+    return (
+        f"SDPO is within the bound and at or above the best published result within it on {ahead} of {known} tasks "
+        "where there are both."
+    )
+
+
 def _count(overview: SafetyOverview) -> str:
     return f"{overview.finished} of {overview.wanted} pairs of task and algorithm have a finished run."
 
 
 def _gaps(overview: SafetyOverview) -> list[Text]:
     lines = [Text(_count(overview))]
-    for name, missing in _missing(overview):
-        lines.append(Text(f"missing of {name}: {', '.join(missing)}", style="yellow"))
+    for tasks, missing in _missing(overview).items():
+        lines.append(Text(f"missing of {', '.join(tasks)}: {', '.join(missing)}", style="yellow"))
     return lines
 
 
-def _missing(overview: SafetyOverview) -> list[tuple[str, list[str]]]:
-    """Experiment and its algorithms without a finished run, where there are some."""
-    return [
-        (task.experiment.name, [display_name(label) for label in task.missing])
-        for task in overview.tasks
-        if task.missing
-    ]
+def _missing(overview: SafetyOverview) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Tasks that lack the same algorithms, and these algorithms."""
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for task in overview.tasks:
+        if task.missing:
+            names = tuple(display_name(label) for label in task.missing)
+            lacking.setdefault(names, []).append(task.experiment.world.task)
+    return {tuple(tasks): names for names, tasks in lacking.items()}
 
 
 def _picture(overview: SafetyOverview) -> str:
@@ -154,7 +177,8 @@ def _html_table(overview: SafetyOverview) -> str:
             cells = "".join(f"<td>{escape(cell)}</td>" for cell in _cells(result))
             rows.append(f"<tr><th scope='row'>{name}</th>{cells}</tr>")
         if task.published:
-            cells = f"<td class='words' colspan='{len(HEADINGS)}'>published: {escape(_published(task))}</td>"
+            words = f"published: {_published(task)}{_beside(task)}"
+            cells = f"<td class='words' colspan='{len(HEADINGS)}'>{escape(words)}</td>"
             rows.append(f"<tr><th scope='row'>{name}</th>{cells}</tr>")
     return table(escape(_count(overview)), ["task", *HEADINGS], rows)
 
@@ -186,7 +210,8 @@ def _interval(low: float | None, high: float | None) -> str:
 
 def _html_gaps(overview: SafetyOverview) -> str:
     lines = "".join(
-        f"<li><code>portfolio-sdpo experiment run {escape(name)}</code>: {escape(', '.join(missing))}</li>"
-        for name, missing in _missing(overview)
+        f"<li>{escape(', '.join(tasks))}: {escape(', '.join(missing))}</li>"
+        for tasks, missing in _missing(overview).items()
     )
-    return f"<ul>{lines}</ul>" if lines else "<p>Nothing.</p>"
+    command = f"portfolio-sdpo experiment run safety-b-&lt;task&gt;-{overview.variant}"
+    return f"<ul>{lines}</ul><p><code>{command}</code></p>" if lines else "<p>Nothing.</p>"

@@ -17,7 +17,7 @@ from matplotlib.ticker import PercentFormatter
 
 from portfolio_sdpo.experiments.engine.folders import experiment_folder
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
-from portfolio_sdpo.experiments.stocks.study import Tables, read_tables, select_backtests
+from portfolio_sdpo.experiments.stocks.records import Tables, read_tables, select_backtests
 from portfolio_sdpo.experiments.style import INK, STYLE, annotate_right, save_figure, stock_agent_colour
 
 REFERENCES = {"equal-weight": "1/N", "maximum-return": "max. return"}
@@ -31,13 +31,17 @@ def make_stocks_figures(
     root: Path | None = None,
     labels: Collection[str] | None = None,
     seeds: Collection[int] | None = None,
+    *,
+    out: Path | None = None,
 ) -> list[Path]:
-    """Draw what the experiment's folder holds; returns the files, PNG and SVG."""
+    """Draw what the experiment's folder holds; returns the files, PNG and SVG, by default in that folder."""
     root = root or experiment_folder(experiment.name)
     found = select_backtests(experiment, root, labels, seeds)
     shown = list(dict.fromkeys(each.label for each in found if each.label != BENCHMARKS))
+    out = out or root
+    out.mkdir(parents=True, exist_ok=True)
     with rc_context(STYLE):
-        return save_figure(draw_stocks(read_tables(found, seeds), shown), root / "stocks")
+        return save_figure(draw_stocks(read_tables(found, seeds), shown), out / "stocks")
 
 
 def draw_stocks(tables: Tables, labels: Sequence[str]) -> Figure:

@@ -32,6 +32,7 @@ def render_stocks(summary: StocksSummary) -> RenderableType:
         Text(""),
         _comparisons(agents),
         Text(""),
+        *_start_dates(summary),
         Text("The paper's claims", style="bold"),
         *_claims(summary),
         *render_statistics(summary.statistics, form=".3f"),
@@ -45,8 +46,8 @@ def describe_stocks(experiment: StocksExperiment) -> RenderableType:
     """Its question, algorithms and size."""
     others = [label for label in experiment.algorithms if label not in experiment.shown]
     names = ", ".join(experiment.shown) + (f" (and on demand {', '.join(others)})" if others else "")
-    updates = experiment.algorithms[experiment.shown[0]].further
-    size = f"{updates} updates a day from {experiment.start} to {experiment.end}, {len(experiment.seeds)} seeds each"
+    days = f"from {experiment.start} to {experiment.end}"
+    size = f"{experiment.steps} optimiser steps a day {days}, {len(experiment.seeds)} seeds each"
     return Group(*describe_experiment(experiment.name, experiment.title, experiment.question, f"{names}; {size}"))
 
 
@@ -81,6 +82,19 @@ def _comparisons(agents: dict[str, StrategySummary]) -> Table:
             _mean(label.training_breaks, ".1%"),
         )
     return table
+
+
+def _start_dates(summary: StocksSummary) -> list[RenderableType]:
+    """Final wealth by start date; nothing where there is only one."""
+    if len(summary.starts) < 2:
+        return []
+    table = _table("wealth at the end, from", *summary.over_starts)
+    for start, agents in summary.starts.items():
+        cells = (agents.get(name) for name in summary.over_starts)
+        table.add_row(Text(start, style="bold"), *(_interval(each, ".3f", spread=False) for each in cells))
+    means = (_interval(each, ".3f", spread=False) for each in summary.over_starts.values())
+    table.add_row(Text("over start dates", style="bold"), *means)
+    return [table, Text("")]
 
 
 def _table(first: str, *others: str) -> Table:

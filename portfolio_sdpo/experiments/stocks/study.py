@@ -7,6 +7,8 @@ Two stages: first one agent with one seed each, whose progress is saved in the d
     benchmarks/              a backtest's folder (`backtest.record`): all benchmarks
     <label>-<first seed>/    another: one agent with the seeds that were missing when it was made
     summary.json, stocks.png, stocks.svg
+
+A record in the place of such a folder does for tables and figures (`records`).
 """
 
 from __future__ import annotations
@@ -18,63 +20,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
-import pandas as pd
 from rich.console import RenderableType
 
-from portfolio_sdpo.backtest.record import list_records, read_config, read_table
 from portfolio_sdpo.backtest.run import simulate_agent
 from portfolio_sdpo.errors import RunError
-from portfolio_sdpo.experiments.engine.folders import experiment_folder, missing_runs
+from portfolio_sdpo.experiments.engine.folders import experiment_folder
 from portfolio_sdpo.experiments.engine.grid import GridOptions, Outcome, Run, Stage, run_grid
 from portfolio_sdpo.experiments.statistics.evidence import Evidence
-from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, STOCKS, StocksExperiment
-from portfolio_sdpo.experiments.study import Choice, FinishedRuns, Study, Summary, read_versions
+from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, SENSITIVITIES, START_DATES, StocksExperiment
+from portfolio_sdpo.experiments.stocks.records import BacktestFolder, list_backtests, select_backtests, write_records
+from portfolio_sdpo.experiments.study import Choice, FinishedRuns, Study, Summary
 from portfolio_sdpo.report.result import run_backtest
 from portfolio_sdpo.rl.progress import Board
 from portfolio_sdpo.rl.trainer import Watcher
-
-
-@dataclass(frozen=True)
-class BacktestFolder:
-    """A finished backtest in its folder."""
-
-    folder: Path
-    config: dict[str, Any]
-
-    @property
-    def label(self) -> str:
-        agents = self.config["settings"]["agents"]
-        return str(agents[0]["label"]) if agents else BENCHMARKS
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Of its agent; none for benchmarks."""
-        return () if self.label == BENCHMARKS else tuple(self.config["settings"]["seeds"])
-
-    def matches(self, experiment: StocksExperiment) -> bool:
-        """Whether the experiment would make the same, whatever the seeds."""
-        if self.label not in (BENCHMARKS, *experiment.algorithms):
-            return False
-        settings = self.config["settings"]
-        declared = experiment.backtest(self.label, settings["seeds"]).model_dump(mode="json")
-        return bool({**declared, "seeds": settings["seeds"]} == settings)
-
-
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """What all backtests tell together, in the columns of `backtest.record`."""
-
-    equity: pd.DataFrame
-    weights: pd.DataFrame
-    trace: pd.DataFrame
-
-
-def list_backtests(experiment: StocksExperiment, root: Path | None = None) -> list[BacktestFolder]:
-    """Every finished backtest, in the order of the experiment."""
-    folders = list_records(root or experiment_folder(experiment.name))
-    found = [BacktestFolder(folder, read_config(folder)) for folder in folders]
-    order = {label: place for place, label in enumerate((BENCHMARKS, *experiment.algorithms))}
-    return sorted(found, key=lambda each: (order.get(each.label, len(order)), each.seeds))
 
 
 @dataclass(frozen=True)
@@ -189,39 +147,6 @@ def make_stocks(run: StocksAgentRun | StocksBacktest, watch: Watcher) -> dict[st
     return _simulate(run, watch) if isinstance(run, StocksAgentRun) else _record_backtest(run)
 
 
-def read_tables(found: Collection[BacktestFolder], seeds: Collection[int] | None = None) -> Tables:
-    """The tables of these backtests, of agents only those with the seeds."""
-
-    def join(name: str, of: Collection[BacktestFolder]) -> pd.DataFrame:
-        tables = [read_table(each.folder, name) for each in of]
-        table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["strategy", "seed", "date"])
-        return table if seeds is None else table[table["seed"].isna() | table["seed"].isin(list(seeds))]
-
-    return Tables(
-        join("equity", found),
-        join("weights", found),
-        join("trace", [each for each in found if each.label != BENCHMARKS]),
-    )
-
-
-def select_backtests(
-    experiment: StocksExperiment,
-    root: Path | None = None,
-    labels: Collection[str] | None = None,
-    seeds: Collection[int] | None = None,
-) -> list[BacktestFolder]:
-    """The finished backtests, of agents only these labels and seeds; a `RunError` if there is no agent among them."""
-    found = [
-        each
-        for each in list_backtests(experiment, root)
-        if each.label == BENCHMARKS
-        or ((labels is None or each.label in labels) and (seeds is None or not set(seeds).isdisjoint(each.seeds)))
-    ]
-    if all(each.label == BENCHMARKS for each in found):
-        raise missing_runs(root or experiment_folder(experiment.name), experiment.name)
-    return found
-
-
 def _simulate(run: StocksAgentRun, watch: Watcher) -> dict[str, Any]:
     """Simulate the agent, from where it was saved last."""
     settings, (agent,) = run.experiment.backtest(run.label, [run.seed]), run.experiment.agents(run.label, [run.seed])
@@ -306,7 +231,7 @@ class StocksStudy(Study):
     def summarise(self, runs: FinishedRuns | None = None) -> Summary:
         from portfolio_sdpo.experiments.stocks.summary import summarise_stocks
 
-        return summarise_stocks(self.experiment, self.root, *self._filter(runs))
+        return summarise_stocks(self.experiment, self.root, *self._filter(runs), out=self.output)
 
     def render(self, summary: Any) -> RenderableType:
         from portfolio_sdpo.experiments.stocks.report import render_stocks
@@ -326,22 +251,28 @@ class StocksStudy(Study):
     def draw(self, runs: FinishedRuns | None = None) -> list[Path]:
         from portfolio_sdpo.experiments.stocks.figures import make_stocks_figures
 
-        return make_stocks_figures(self.experiment, self.root, *self._filter(runs))
+        return make_stocks_figures(self.experiment, self.root, *self._filter(runs), out=self.output)
+
+    def record(self, out: Path) -> list[Path]:
+        return write_records(self.experiment, self.root, *self._filter(None), out=out)
 
     def size(self) -> dict[str, str]:
         experiment = self.experiment
         agent = experiment.algorithms[experiment.shown[0]]
         horizon = agent.limit.horizon
+        seen = f"the last {horizon} sessions replayed"
+        if agent.scenarios == "bootstrap":
+            seen = f"{horizon} sessions from anywhere in the last {agent.history}"
         return {
             "runs of each algorithm": str(len(experiment.seeds)),
-            "problem": f"nine stocks and cash, {experiment.start} to {experiment.end}, the last {horizon} sessions "
-            "replayed",
+            "problem": f"nine stocks and cash, {experiment.start} to {experiment.end}, {seen}",
             "batch": f"{agent.episodes * horizon:,} steps",
-            "length": f"{agent.further} updates a day",
+            "length": f"{experiment.steps} optimiser steps a day",
         }
 
     def versions(self, runs: FinishedRuns) -> list[str]:
-        return read_versions(each.folder for each in select_backtests(self.experiment, self.root, *self._filter(runs)))
+        found = select_backtests(self.experiment, self.root, *self._filter(runs))
+        return sorted({str(each.config["package_version"]) for each in found})
 
     def _apply(self, choice: Choice) -> StocksExperiment:
         return self.experiment.with_changes(
@@ -355,4 +286,4 @@ class StocksStudy(Study):
         return self.choice.algorithms, self.choice.seeds
 
 
-STUDIES = {STOCKS.name: StocksStudy(STOCKS)}
+STUDIES = {experiment.name: StocksStudy(experiment) for experiment in (*START_DATES, *SENSITIVITIES)}

@@ -1,14 +1,16 @@
 """What the stocks experiment has shown, in figures: per track, per label over its seeds, and the paper's claims.
 
 Intervals are Student's at 95 % over seeds. All seeds trade through the same year, so an interval says how far the luck
-of training reaches and nothing about other years. A track breaks its bound if the CVaR of its realised returns over
-windows of the limit's horizon, at the label's own α, lies below it.
+of training reaches and nothing about other years. How much is the luck of the day on which agents start is told by
+those that start on other days, where there are any: claims are judged on all of them, each start date a stratum. A
+track breaks its bound if the CVaR of its realised returns over windows of the limit's horizon, at the label's own α,
+lies below it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,12 +19,13 @@ import pandas as pd
 
 from portfolio_sdpo.backtest.record import split_by_track
 from portfolio_sdpo.common.files import json_ready
+from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, write_json
 from portfolio_sdpo.experiments.paper.claims import QUESTION_D
 from portfolio_sdpo.experiments.paper.verdicts import Judgement, judge
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, Evidence, RunEvidence, SeedStatistics
-from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
-from portfolio_sdpo.experiments.stocks.study import BacktestFolder, Tables, read_tables, select_backtests
+from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment, other_starts
+from portfolio_sdpo.experiments.stocks.records import BacktestFolder, Tables, read_tables, select_backtests
 from portfolio_sdpo.experiments.tables import MeanInterval
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, max_drawdown, window_returns
@@ -95,6 +98,10 @@ class StocksSummary:
     """the paper's, and what these tracks say about them"""
     walks: tuple[TrackSummary, ...]
     statistics: SeedStatistics | None = None
+    starts: dict[str, dict[str, MeanInterval]] = field(default_factory=dict)
+    """by day of the first decision, final wealth of each agent's seeds; of all start dates that there are"""
+    over_starts: dict[str, MeanInterval] = field(default_factory=dict)
+    """final wealth of each agent over start dates, of their means over seeds"""
     outdated: tuple[str, ...] = ()
     """labels made with other settings than the experiment declares now"""
     versions: tuple[str, ...] = ()
@@ -113,14 +120,23 @@ def summarise_stocks(
     root: Path | None = None,
     labels: Collection[str] | None = None,
     seeds: Collection[int] | None = None,
+    *,
+    out: Path | None = None,
 ) -> StocksSummary:
-    """What the experiment's folder holds, or of it only these labels and seeds, also written to its `summary.json`."""
+    """What the experiment's folder holds, or of it only these labels and seeds, also written to a `summary.json`.
+
+    out: where that is written, by default to the experiment's folder.
+    """
     root = root or experiment_folder(experiment.name)
     found = select_backtests(experiment, root, labels, seeds)
     tables = read_tables(found, seeds)
     limits, updates = _limits(found)
     tracks = summarise_tracks(tables, limits)
-    evidence = build_evidence(tracks, tables, limits)
+    evidence = join_starts(experiment, root, build_evidence(tracks, tables, limits), labels, seeds)
+    starts = {
+        start: {label: interval for label in evidence.labels() if (interval := _wealth_from(start, label, evidence))}
+        for start in sorted({run.stratum for run in evidence.runs})
+    }
     days = tables.equity["date"]
     summary = StocksSummary(
         experiment=experiment.name,
@@ -131,12 +147,14 @@ def summarise_stocks(
         claims=tuple(judge(claim, evidence) for claim in QUESTION_D.claims),
         walks=tuple(tracks),
         statistics=SeedStatistics.of(evidence),
+        starts=starts,
+        over_starts=_average_starts(starts),
         outdated=tuple(dict.fromkeys(each.label for each in found if not each.matches(experiment))),
         versions=tuple(
             sorted({f"{each.config['package_version']}, prices {each.config['data']['sha256'][:12]}" for each in found})
         ),
     )
-    write_json(root / "summary.json", summary.to_json())
+    write_json((out or root) / "summary.json", summary.to_json())
     return summary
 
 
@@ -163,15 +181,57 @@ def collect_stocks_evidence(
     labels: Collection[str] | None = None,
     seeds: Collection[int] | None = None,
 ) -> Evidence:
-    """What the agents' tracks show; all of them trade through the same year, which is the only stratum."""
+    """What the agents' tracks show, from every start date that there is."""
+    root = root or experiment_folder(experiment.name)
     found = select_backtests(experiment, root, labels, seeds)
     tables, (limits, _) = read_tables(found, seeds), _limits(found)
-    return build_evidence(summarise_tracks(tables, limits), tables, limits)
+    evidence = build_evidence(summarise_tracks(tables, limits), tables, limits)
+    return join_starts(experiment, root, evidence, labels, seeds)
+
+
+def join_starts(
+    experiment: StocksExperiment,
+    root: Path,
+    evidence: Evidence,
+    labels: Collection[str] | None = None,
+    seeds: Collection[int] | None = None,
+) -> Evidence:
+    """The evidence with that of the other start dates, as far as their folders beside this one hold the same agents."""
+    runs = list(evidence.runs)
+    for other in other_starts(experiment):
+        try:
+            found = select_backtests(other, root.parent / other.name, labels, seeds)
+        except RunError:
+            continue
+        own = [each for each in found if each.label in evidence.labels() and each.matches(other)]
+        if not own:
+            continue
+        tables, (limits, _) = read_tables(own, seeds), _limits(own)
+        runs += build_evidence(summarise_tracks(tables, limits), tables, limits).runs
+    return replace(evidence, runs=tuple(runs))
+
+
+def _wealth_from(start: str, label: str, evidence: Evidence) -> MeanInterval | None:
+    """Final wealth of an agent's seeds from that start date; None if there are none."""
+    found = evidence.scores(label).get(start)
+    return MeanInterval.of(found) if found else None
+
+
+def _average_starts(starts: dict[str, dict[str, MeanInterval]]) -> dict[str, MeanInterval]:
+    """Final wealth of each agent over the start dates that it has, where there are two of them."""
+    found: dict[str, MeanInterval] = {}
+    for label in dict.fromkeys(label for agents in starts.values() for label in agents):
+        means = [agents[label].mean for agents in starts.values() if label in agents]
+        interval = MeanInterval.of(means)
+        if interval is not None and len(means) > 1:
+            found[label] = interval
+    return found
 
 
 def build_evidence(tracks: Sequence[TrackSummary], tables: Tables, limits: dict[str, CvarLimit]) -> Evidence:
     """The same for tracks that are summarised already."""
     traces = split_by_track(tables.trace)
+    start = str(tables.equity["date"].min().date())
     runs = []
     for track in tracks:
         if track.seed is None:
@@ -183,7 +243,7 @@ def build_evidence(tracks: Sequence[TrackSummary], tables: Tables, limits: dict[
         excess = np.zeros(0)
         if trace is not None:
             excess = np.maximum(trace["bound"].to_numpy(dtype=np.float64) - trace["risk"].to_numpy(np.float64), 0.0)
-        runs.append(RunEvidence(track.strategy, "2019", track.seed, figures, (excess,)))
+        runs.append(RunEvidence(track.strategy, start, track.seed, figures, (excess,)))
     return Evidence(
         figures={
             SCORE: "final wealth",
@@ -191,7 +251,7 @@ def build_evidence(tracks: Sequence[TrackSummary], tables: Tables, limits: dict[
             "realised": "CVaR of the year's returns less the bound",
         },
         constraints=("CVaR estimated in training >= bound",),
-        stratum="year",
+        stratum="start date",
         runs=tuple(runs),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from portfolio_sdpo.common.numbers import percent, share
 from portfolio_sdpo.prices.cleaning.report import DATES_SHOWN, Finding
 from portfolio_sdpo.prices.cleaning.table import Mask, Table, format_count, format_days, make_finding
 
@@ -64,9 +65,11 @@ def _large_moves(table: Table, cells: np.ndarray, moves: np.ndarray) -> Iterator
     for row in np.unique(rows):
         of_ticker = rows == row
         days, sizes = table.dates[columns[of_ticker]], moves[of_ticker]
-        shown = ", ".join(f"{size:+.1%} on {day}" for day, size in zip(days[:DATES_SHOWN], sizes, strict=False))
+        shown = ", ".join(
+            f"{percent(size, sign=True)} on {day}" for day, size in zip(days[:DATES_SHOWN], sizes, strict=False)
+        )
         more = f" and {len(days) - DATES_SHOWN} more" if len(days) > DATES_SHOWN else ""
-        sentence = f"{table.tickers[row]} moved by more than {LARGE_MOVE:.0%}: {shown}{more}."
+        sentence = f"{table.tickers[row]} moved by more than {share(LARGE_MOVE)}: {shown}{more}."
         yield make_finding("large-move", "warning", table.tickers[row], days, sentence)
 
 

@@ -33,7 +33,8 @@ class Table:
     def frame(self) -> pd.DataFrame:
         """The table as date × ticker."""
         index = pd.DatetimeIndex(self.dates.astype(f"datetime64[{DATE_UNIT}]"), name="date")
-        return pd.DataFrame(self.values.T, index=index, columns=pd.Index(self.tickers, name="ticker", dtype="str"))
+        columns = pd.Index(self.tickers, name="ticker", dtype="str")
+        return pd.DataFrame(self.values.T, index=index, columns=columns, copy=False)
 
     def rows(self, keep: Mask) -> Table:
         """Only these dates."""

@@ -214,6 +214,7 @@ def has_no_name(name: str) -> bool:
     return not name.strip() or _NAMELESS.fullmatch(normalise_name(name)) is not None
 
 
+@lru_cache(maxsize=8192)
 def is_index_name(name: str) -> bool:
     """Whether the name is one that pandas or R gives to a column of row numbers, which may be none."""
     return has_no_name(name) or _INDEX.fullmatch(normalise_name(name)) is not None

@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from portfolio_sdpo.prices.layouts.raw_table import ADJUSTMENTS, SAMPLE_ROWS, Fa
 
 BLOCK = 1 << 22
 """Bytes that are converted at a time: a line must fit, and columns come in pieces of this size."""
+_MAY_SHOW_COMMA = re.compile(r",|\..*\.")
 _REMARK = re.compile(r"#\s*adjustment:\s*(\S+)\s*")
 
 
@@ -207,21 +208,12 @@ class CsvTable:
         """Whether the file may write decimal commas, by what surrounds the prices."""
         if is_foreign(self._separator, self.names, self.sample):
             return True
-        # Cells such as 125.07 show no comma and are spared the search.
-        return shows_comma(self._number_cells(lambda cell: "," in cell or cell.count(".") > 1))
-
-    def _number_cells(self, may_matter: Callable[[str], bool] = bool) -> list[str]:
-        """Cells of the first rows, in all columns, that are written like numbers and not like dates."""
-        return [
-            cell
-            for row in self.sample
-            for cell in row
-            if may_matter(cell) and is_written_like_number(cell) and not looks_like_dates([cell])
-        ]
+        # Rows of cells such as 125.07 show no comma and are spared the search.
+        return shows_comma(_number_cells([row for row in self.sample if _MAY_SHOW_COMMA.search("\n".join(row))]))
 
     def _parse(self, columns: Sequence[pa.ChunkedArray], names: Sequence[str]) -> np.ndarray:
         """Columns of text as numbers: the clean ones at once, the others cell by cell."""
-        decimal = self._decimal or decide_decimal(columns, self._number_cells(), self._is_foreign())
+        decimal = self._decimal or decide_decimal(columns, _number_cells(self.sample), self._is_foreign())
         decimal_comma = decimal == "comma"
         if decimal_comma:
             note = "Commas were read as decimal points, and points as separators of thousands."
@@ -234,6 +226,11 @@ class CsvTable:
             except pa.ArrowInvalid:
                 series.append(column.to_pandas())
         return parse_numbers(series, names, decimal_comma, self._percent)
+
+
+def _number_cells(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Cells, in all columns, that are written like numbers and not like dates."""
+    return [cell for row in rows for cell in row if is_written_like_number(cell) and not looks_like_dates([cell])]
 
 
 def _fill_merged_cells(tickers: Sequence[str]) -> list[str]:

@@ -11,19 +11,27 @@ _INDICATOR = re.compile(
 )
 _SHORT_INDICATOR = re.compile(r"[Ss]ma|[Ee]ma|[Ww]ma|[Rr]si|[Aa]tr|[Cc]ci|[Aa]dx|[Oo]bv|[Ss]toch")
 """Written in capitals they are tickers."""
-_RATE = re.compile(r"(DGS|DTB|DFII|TB)\d+(MO|MS)?|DFF|FEDFUNDS|SOFR|EFFR|T\d+Y(\d+[YM]|IE|FF)\w*|MORTGAGE\d+US")
-"""Interest rates under the names of FRED."""
+_RATIO = re.compile(
+    r"(p/e|p/b|p/s|cape|pe10|(div(idend)?|earnings) yield)( ratio)?"
+    r"|(\w+[ _])?(exposure|leverage|allocation|drawdown|volatility|turnover)",
+    re.IGNORECASE,
+)
+_RATE = re.compile(
+    r"(DGS|DTB|DFII|TB)\d+(MO|MS)?|DFF|FEDFUNDS|SOFR|EFFR|T\d+Y(\d+[YM]|IE|FF)\w*|MORTGAGE\d+US"
+    r"|\d{1,2}[ _-]?([Mm]o|[Mm]onth|[Yy]r|[Yy]ear)s?|\d{1,2}Y|(BC|bc)_\d+(MONTH|YEAR|month|year)|\^(TNX|IRX|FVX|TYX)"
+)
+"""Interest rates under the names of FRED, of the US treasury (`10 Yr`; 3M is a company) and of Yahoo."""
 
 
 def is_indicator(name: str) -> bool:
     """Whether the name is of something that is computed from prices.
 
-    >>> [is_indicator(name) for name in ("SMA_20", "rsi14", "close_30_sma", "MA", "AAPL")]
-    [True, True, True, False, False]
+    >>> [is_indicator(name) for name in ("SMA_20", "rsi14", "close_30_sma", "P/E", "MA", "AAPL")]
+    [True, True, True, True, False, False]
     """
-    return _INDICATOR.fullmatch(name) is not None or _SHORT_INDICATOR.fullmatch(name) is not None
+    return any(pattern.fullmatch(name) is not None for pattern in (_INDICATOR, _SHORT_INDICATOR, _RATIO))
 
 
 def is_rate(name: str) -> bool:
-    """Whether the name is that of an interest rate or a spread in FRED's database, such as `DGS10`."""
+    """Whether the name is that of an interest rate or a spread, such as `DGS10` or `10 Yr`."""
     return _RATE.fullmatch(name) is not None

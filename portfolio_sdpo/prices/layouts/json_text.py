@@ -14,6 +14,7 @@ from typing import Any
 
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.headerless import name_bars
+from portfolio_sdpo.prices.layouts.json_nested import find_nested, unwrap
 from portfolio_sdpo.prices.layouts.numbers import neutral_text
 from portfolio_sdpo.prices.layouts.raw_table import SAMPLE_ROWS
 
@@ -69,6 +70,8 @@ def _parse(text: str) -> Any:
 
 def _find_rows(document: Any) -> list[list[Any]]:
     """Header and rows; cells are numbers, text or None."""
+    if (nested := find_nested(document)) is not None:
+        return nested
     if isinstance(document, list) and document:
         if all(isinstance(each, dict) for each in document):
             return _records(document)
@@ -115,6 +118,8 @@ def _find_in_object(document: dict[Any, Any]) -> list[list[Any]]:
              for key, value in meta.items() if "symbol" in str(key).lower()), None)  # fmt: skip
         rows = _by_key(inner) if isinstance(inner, dict) else _find_rows(inner)
         return _with_ticker(rows, symbol)
+    if (inner := unwrap(document)) is not None:
+        return _find_rows(inner)
     values = list(document.values())
     inner_tables = list(_find_inner(document, None))
     if values and all(isinstance(value, dict) for value in values) and not inner_tables:

@@ -13,6 +13,8 @@ from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import CURRENCIES
 
 _HTML = re.compile(rb"\s*<(!doctype|html|head|body|table|div|\?xml)\b", re.IGNORECASE)
+_COTAHIST = re.compile(rb"00COTAHIST\.\d{4}")
+"""How the files of the exchange in Sao Paulo begin."""
 _EVENT = re.compile(
     rb"^[^\n]*\d[^\n]*\b(Dividends?|Stock Splits?|Capital Gains?)\b[^\n]*\n?", re.MULTILINE | re.IGNORECASE
 )
@@ -29,6 +31,12 @@ def put_in_order(content: bytes) -> bytes:
         raise LayoutError(
             "the file is a web page (HTML) and no table in text; download the prices as CSV, or copy the table into a "
             "text file."
+        )
+    if _COTAHIST.match(content):
+        raise LayoutError(
+            "the file is B3's COTAHIST, whose fields have fixed widths and no separators, and is not read; turn it "
+            "into CSV with the columns date, ticker (CODNEG) and close (PREULT, which is in hundredths), one row per "
+            "date and ticker, and import that."
         )
     lines = [line for line in content[:8192].splitlines()[:21] if line.strip()]
     if len(lines) > 2 and lines[0].lstrip().startswith(b"|") and _DASHES.fullmatch(lines[1].strip()):

@@ -33,7 +33,7 @@ class Rows:
         if tickers is not None:
             owners = tickers[self.keep] if isinstance(self.keep, slice) else tickers.iloc[self.keep]
             return pivot(self.days, owners, values[:, 0])
-        frame = pd.DataFrame(values, index=pd.DatetimeIndex(self.days), columns=list(names))
+        frame = pd.DataFrame(values, index=pd.DatetimeIndex(self.days), columns=list(names), copy=False)
         return frame.groupby(level=0).last() if self.merged else frame
 
 

@@ -16,6 +16,7 @@ from portfolio_sdpo.prices.layouts.blocks import Block, split_blocks
 from portfolio_sdpo.prices.layouts.column_names import (
     ADJUSTED,
     CRSP,
+    CURRENCIES,
     CURRENCY,
     RAW,
     UNADJUSTED,
@@ -47,6 +48,7 @@ def read_prices(
     returns: str | None = None,
     to_daily: bool = False,
     tickers: Sequence[str] = (),
+    exchange_rates: bool = False,
 ) -> Prices:
     """Prices from a file (CSV, text, JSON, Excel, Parquet, also packed with gzip), or from a folder of them.
 
@@ -54,14 +56,15 @@ def read_prices(
     recognise it. dayfirst: whether 03/01/2011 is in January; None = the file has to show it. returns: the unit of the
     numbers (`decimal`, `percent`, `log`, `gross`) if they are returns, which are turned into prices. to_daily: keep the
     last price of each day of intraday data. tickers: those that are wanted, so that the others may hold anything; all
-    are returned nevertheless. The notes of the result say what was recognised and which column was used.
+    are returned nevertheless. exchange_rates: the numbers are those, and need not look like prices. The notes of the
+    result say what was recognised and which column was used.
     """
     path = Path(path)
     unit = None if returns is None else check_unit(returns)
     wanted = frozenset(spelling for ticker in tickers for spelling in (ticker, ticker.upper()))
-    reading = Reading(parse_layout(layout).with_dayfirst(dayfirst), unit, to_daily, wanted)
+    reading = Reading(parse_layout(layout).with_dayfirst(dayfirst), unit, to_daily, wanted, exchange_rates)
     prices = _read_folder(path, reading) if isdir(path) else _read_file(path, reading)
-    if np.isnan(prices.frame.to_numpy()).all():
+    if not _has_price(prices.frame.to_numpy()):
         raise LayoutError(f"{path}: there is no price under {prices.column}; a file without prices cannot be used.")
     return prices if unit is None else turn_into_prices(prices, unit)
 
@@ -75,6 +78,8 @@ class Reading:
     to_daily: bool = False
     tickers: frozenset[str] = frozenset()
     """Those whose prices are wanted; all where it is empty."""
+    exchange_rates: bool = False
+    """Whether the numbers are those, and need not look like prices."""
 
 
 def _read_file(path: Path, reading: Reading) -> Prices:
@@ -82,13 +87,13 @@ def _read_file(path: Path, reading: Reading) -> Prices:
         table = open_table(path, reading.options.decimal, reading.returns == "percent")
         if blocks := split_blocks(table):
             return _join_blocks([_read_block(block, reading, ticker_of(path)) for block in blocks])
-        return _read_table(table, recognise(table, reading.options), reading, ticker_of(path))
+        return _read_table(table, recognise(table, reading.options, reading.tickers), reading, ticker_of(path))
     except LayoutError as error:
         raise LayoutError(f"{path}: {error}") from None
 
 
 def _read_block(block: Block, reading: Reading, name_of_file: str) -> Prices:
-    return _read_table(block, recognise(block, reading.options), reading, name_of_file)
+    return _read_table(block, recognise(block, reading.options, reading.tickers), reading, name_of_file)
 
 
 def _join_blocks(blocks: Sequence[Prices]) -> Prices:
@@ -122,7 +127,7 @@ def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str
     frame = arrange(values)
     if tickers is not None and not frame.index.is_unique and options.layout is None:
         refuse_series_of_one_name(table, plan, dates.days, tickers)
-    if options.layout is None and reading.returns is None:
+    if options.layout is None and reading.returns is None and not reading.exchange_rates:
         wanted = [ticker for ticker in frame.columns if ticker in reading.tickers]
         check_values(frame[wanted] if wanted else frame, plan)
     adjustment = table.facts.adjustment or infer_adjustment(plan.layout, used.name, table.names)
@@ -134,6 +139,7 @@ def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str
             *notes,
             *_explain(plan, used, adjustment),
             *plan.notes,
+            *_warn_of_currencies(plan, frame),
             *dates.notes,
             *rows.notes,
             *table.facts.notes,
@@ -148,9 +154,14 @@ def _load(table: RawTable, plan: Plan) -> tuple[Candidate, list[pd.Series], np.n
     words = [column for column in (plan.date, plan.ticker, plan.time) if column is not None]
     for candidate in plan.candidates:
         texts, values = table.load(words, candidate.columns)
-        if not np.isnan(values).all():
+        if _has_price(values):
             return candidate, texts, values
     return candidate, texts, values  # empty, for cleaning to report if other files of the folder have prices
+
+
+def _has_price(values: np.ndarray) -> bool:
+    """Whether any number is there; mostly the first column tells."""
+    return any(not np.isnan(column).all() for column in values.T)
 
 
 _COMPANIONS = {
@@ -279,6 +290,18 @@ def _explain(plan: Plan, used: Candidate, adjustment: Adjustment) -> tuple[str, 
     if plan.layout != "wide" and adjustment == "unknown":
         return (f"Nothing says whether {used.name} is adjusted for dividends and splits.",)
     return ()
+
+
+def _warn_of_currencies(plan: Plan, frame: pd.DataFrame) -> list[str]:
+    """USD at 1.07 in the rates of the ECB is no price of a dollar."""
+    if plan.layout != "wide" or frame.shape[1] < 2 or not all(name in CURRENCIES for name in frame.columns):
+        return []
+    one = frame.columns[0]
+    return [
+        "The columns are called after currencies, and nothing says in which one these are priced: if the numbers are "
+        f"how many {one} another currency costs, they are no prices of {one}; rename the columns after pairs, as "
+        f"EUR{one if one != 'EUR' else 'USD'}."
+    ]
 
 
 def _read_folder(folder: Path, reading: Reading) -> Prices:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -11,10 +11,14 @@ from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import (
     DATE,
     FIELDS,
+    HIGH,
+    LOW,
     NEVER_PRICES,
     NOT_PRICES,
+    OPEN,
     PRICE,
     TICKER,
+    VOLUME,
     WEAK_DATE,
     WEAK_TICKER,
     WORTH,
@@ -33,6 +37,8 @@ from portfolio_sdpo.prices.layouts.dates import (
     looks_like_periods,
     looks_like_serials,
 )
+from portfolio_sdpo.prices.layouts.indicator_names import is_indicator
+from portfolio_sdpo.prices.layouts.melted import find_melted
 from portfolio_sdpo.prices.layouts.numbers import parse_number
 from portfolio_sdpo.prices.layouts.options import LayoutOptions, spell_option
 from portfolio_sdpo.prices.layouts.plan import Candidate, Plan
@@ -46,6 +52,7 @@ from portfolio_sdpo.prices.layouts.refusals import (
     refuse_names_of_fields,
     refuse_price_beside_tickers,
     refuse_text,
+    refuse_trades_and_options,
     refuse_without_price,
 )
 from portfolio_sdpo.prices.layouts.securities import (
@@ -57,18 +64,22 @@ from portfolio_sdpo.prices.layouts.securities import (
 )
 from portfolio_sdpo.prices.layouts.times import find_time_column
 
+_SHORT_PRICE = 4
 WIDE_COLUMN = "price"
 """What the prices of a wide table are called: its columns are called after tickers."""
 
 
-def recognise(table: RawTable, options: LayoutOptions) -> Plan:
-    """The plan for a table; what the user chose is not questioned."""
+def recognise(table: RawTable, options: LayoutOptions, tickers: Collection[str] = ()) -> Plan:
+    """The plan for a table; what the user chose is not questioned. tickers: those that the user asked for, if any."""
     date = _date_column(table)
-    layout = options.layout or _layout(table, date, options)
+    named = options == LayoutOptions(dates=options.dates, decimal=options.decimal) and _are_named(table, date, tickers)
+    layout = options.layout or ("wide" if named else _layout(table, date, options))
     if (layout == "yfinance-download") != (table.tickers is not None):
         raise LayoutError(
             f"the header has {'one row' if table.tickers is None else 'two rows'}, so it is not {layout}."
         )
+    if options.layout is None and options.price is None:
+        refuse_trades_and_options(table, date)
     time = find_time_column(table, date)
     if layout == "wide":
         columns = _wide_columns(table, (date, time) if options.layout is None else (date,))
@@ -80,8 +91,10 @@ def recognise(table: RawTable, options: LayoutOptions) -> Plan:
         return Plan(layout, date, None, *assign_columns(table, date, options), time)
     if table.tickers is not None:
         return Plan(layout, date, None, _by_field(table, table.tickers, date, options), time=time)
-    ticker = _ticker_column(table, date, options) if layout == "long" else None
+    melted = find_melted(table, date) if layout == "long" and options.ticker is None else None
+    ticker = None if layout != "long" else _ticker_column(table, date, options) if melted is None else melted[0]
     prices = [column for column in _price_columns(table.names, options) if column not in (date, ticker)]
+    prices = [melted[1]] if melted is not None and options.price is None else prices
     if not prices:
         raise _without_price(table, date, ticker)
     if options.price is None:
@@ -125,7 +138,7 @@ def _layout(table: RawTable, date: int, options: LayoutOptions) -> str:
     normalised = set(map(normalise_name, bare))
     prices = [bare[column] for column in find_columns(bare, PRICE)]
     tickers = _named_tickers(table, date)
-    if options.ticker is not None:
+    if options.ticker is not None or (options.price is None and find_melted(table, date) is not None):
         return "long"
     if tickers and (prices or _is_text(table, tickers[0])):
         return "long"
@@ -137,7 +150,7 @@ def _layout(table: RawTable, date: int, options: LayoutOptions) -> str:
         if options.price is None and all(map(may_be_ticker, fields)):
             others = [name for name in names if not is_field(name) and name not in parts and name != prices[0]]
             kinds = others if normalise_name(prices[0]) in WORTH and len(others) > 1 else []
-            refuse_price_beside_tickers(prices[0], kinds or _find_ticker_columns(table, date))
+            refuse_price_beside_tickers(prices[0], kinds or _find_ticker_columns(table, date, prices[0]))
         if "closelast" in normalised:
             return "nasdaq"
         if splits_by_security(names, parts) and not is_of_one_security(bare):
@@ -158,13 +171,30 @@ def _layout(table: RawTable, date: int, options: LayoutOptions) -> str:
     return "wide"
 
 
-def _find_ticker_columns(table: RawTable, date: int) -> list[str]:
-    """Names of columns of numbers that are written like tickers and are no known fields."""
+def _are_named(table: RawTable, date: int, tickers: Collection[str]) -> bool:
+    """Whether the user asked for a ticker that could be a field, `PX` or `BID`, in a table without a certain one."""
+    names = [name for column, name in enumerate(table.names) if column != date and not is_index_name(name)]
+    doubtful = [name for name in names if normalise_name(name) in FIELDS or is_quote(name)]
+    asked = table.tickers is None and any(name in tickers for name in doubtful)
+    if not asked or not all(map(may_be_ticker, doubtful)):
+        return False
+    bar = [words for words in (OPEN, HIGH, LOW, VOLUME) if find_columns(names, words)]
+    return not (len(bar) > 1 and find_columns(names, PRICE))
+
+
+def _find_ticker_columns(table: RawTable, date: int, price: str = "") -> list[str]:
+    """Names of columns of numbers that are written like tickers and are no known fields.
+
+    price: what is called like a price; where it could be a ticker in small letters, as `px`, others could be, too.
+    """
+    others = [name for column, name in enumerate(table.names) if column != date and name != price]
+    is_small = len(price) <= _SHORT_PRICE and all(name.islower() and name.isalpha() for name in (price, *others))
     return [
         name
         for column, name in enumerate(table.names)
         if column != date
-        and looks_like_ticker(name)
+        and name != price
+        and (looks_like_ticker(name) or (is_small and looks_like_ticker(name.upper()) and not is_indicator(name)))
         and not (normalise_name(name) in FIELDS or is_quote(name) or holds_words(cells_of(table, column)))
     ]
 

@@ -27,6 +27,7 @@ from portfolio_sdpo.prices.layouts.column_names import (
     may_be_ticker,
     normalise_name,
 )
+from portfolio_sdpo.prices.layouts.dates import looks_like_epochs
 from portfolio_sdpo.prices.layouts.indicator_names import is_indicator, is_rate
 from portfolio_sdpo.prices.layouts.numbers import parse_number
 from portfolio_sdpo.prices.layouts.options import spell_option
@@ -35,7 +36,20 @@ from portfolio_sdpo.prices.layouts.raw_table import RawTable, cells_of
 
 _SHORT_FIELDS = ("o", "h", "l", "c", "v", "vw", "n")
 """What Polygon and others call open, high, low, close, volume, the average price and the number of trades."""
-_AMOUNTS = ("quantity", "qty", "shares", "cantidad", "quantidade", "quantite", "aantal", "stuck", "stucke")
+AMOUNTS = ("quantity", "qty", "shares", "cantidad", "quantidade", "quantite", "aantal", "stuck", "stucke")
+_SIDES_OF_TRADES = ("side", "action", "type", "transaction", "transactiontype", "buysell", "tradetype", "direction")
+_TRADES = {"buy", "sell", "bought", "sold", "buy to open", "sell to close"}
+_OPTIONS = (
+    "expiration",
+    "expiry",
+    "expirationdate",
+    "expirydate",
+    "optiontype",
+    "callput",
+    "putcall",
+    "cpflag",
+    "right",
+)
 _COPY = re.compile(r"(?P<name>.+)\.\d{1,2}")
 """What pandas makes of a name that is there already."""
 _SHILLER = {"P", "D", "E", "CPI"}
@@ -75,13 +89,36 @@ def refuse_copies(names: Sequence[str]) -> None:
 
 def refuse_holdings(names: Sequence[str], price: str, ticker: str | None) -> None:
     """`Value` beside `Quantity`: what a position is worth, and no price."""
-    amounts = [name for name in names if normalise_name(name) in _AMOUNTS]
+    amounts = [name for name in names if normalise_name(name) in AMOUNTS]
     is_bar = any(normalise_name(name) in (*OPEN, *HIGH, *LOW) for name in names)
     if amounts and normalise_name(price) in WORTH and not is_bar:
         layout, options = ("per-ticker", {}) if ticker is None else ("long", {"ticker": ticker})
         raise LayoutError(
             f"{price!r} beside {amounts[0]!r} may be what a position is worth and not a price: add a column of prices, "
             f"or read it as one with {spell_option(layout, **options, price=price)}."
+        )
+
+
+def refuse_trades_and_options(table: RawTable, date: int) -> None:
+    """A list of the user's trades, or a chain of options: a date has no price of a security in it."""
+    words = {normalise_name(name): column for column, name in enumerate(table.names)}
+    # Ticks of an exchange say which side they were on, too, and have times.
+    has_times = any(":" in cell or looks_like_epochs([cell]) for cell in cells_of(table, date))
+    for word in _SIDES_OF_TRADES:
+        cells = (
+            {cell.lower() for cell in cells_of(table, words[word]) if cell}
+            if word in words and not has_times
+            else set()
+        )
+        if cells and cells <= _TRADES:
+            raise LayoutError(
+                f"the column {table.names[words[word]]!r} says what was bought and sold, so that the file is a list of "
+                "trades and no table of prices; import the prices of these tickers."
+            )
+    if "strike" in words and not words.keys().isdisjoint(_OPTIONS):
+        raise LayoutError(
+            f"{table.names[words['strike']]!r} tells that the file holds options, of which there are many for a "
+            "security and a date; import the prices of what they are written on."
         )
 
 
@@ -167,6 +204,8 @@ def refuse_without_price(table: RawTable, date: int, ticker: int | None, sides_m
         ways = [spell_option(layout, **options, price=name) for name in quotes[:2]]
         if sides_may_be_tickers:
             ways.append("--layout fields if these are tickers")
+        elif all(map(may_be_ticker, names)):
+            ways.append("--layout wide if these are tickers")
         return LayoutError(
             f"the prices are quotes, and {join_names(quotes)} can be read in several ways; say which with "
             f"{' or '.join(ways)}."

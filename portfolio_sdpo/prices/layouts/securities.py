@@ -31,7 +31,7 @@ from portfolio_sdpo.prices.layouts.indicator_names import is_indicator
 from portfolio_sdpo.prices.layouts.options import LayoutOptions, spell_option
 from portfolio_sdpo.prices.layouts.plan import Candidate
 from portfolio_sdpo.prices.layouts.raw_table import RawTable
-from portfolio_sdpo.prices.layouts.refusals import join_names
+from portfolio_sdpo.prices.layouts.refusals import AMOUNTS, join_names
 
 Parts = Mapping[str, tuple[str, str]]
 """Names of columns, and the security and the field that each is made of."""
@@ -126,6 +126,13 @@ def assign_columns(table: RawTable, date: int, options: LayoutOptions) -> tuple[
             raise _refuse_unclear(unclear, next(iter(parts)), len(with_fields))
         left_out += [table.names[columns[name]["price"]] for name in unclear]
         priced = {security: fields for security, fields in priced.items() if security not in unclear}
+    worth = [name for fields in priced.values() for name, _ in fields.values() if normalise_name(name) in WORTH]
+    amounts = [name for fields in columns.values() for name in fields if normalise_name(name) in AMOUNTS]
+    if worth and amounts and options.layout is None and all(len(fields) == 1 for fields in priced.values() if fields):
+        raise LayoutError(
+            f"{worth[0]!r} beside {amounts[0]!r} may be what positions are worth and no prices: add columns of prices, "
+            f"or read it as one with {spell_option('fields', price=worth[0])}."
+        )
     without = [security for security, fields in priced.items() if not fields]
     having = {security: fields for security, fields in priced.items() if fields}
     if not having:

@@ -8,6 +8,7 @@ import pandas as pd
 
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import looks_like_ticker
+from portfolio_sdpo.prices.layouts.melted import IDENTIFIER
 from portfolio_sdpo.prices.layouts.options import spell_option
 from portfolio_sdpo.prices.layouts.plan import Plan
 from portfolio_sdpo.prices.plausibility import (
@@ -27,8 +28,10 @@ _REASONS = {
     "flags": "holds a few whole numbers, zero among them, like flags and not like prices",
     "rates": "holds tiny numbers that hardly ever change, like rates and not like prices",
 }
-_IDENTIFIER = re.compile(r"[A-Z]{2}[A-Z0-9]{9}\d|[A-Z0-9&\-]{1,15}[. ][A-Z]{1,4}( Equity| Index| Curncy)?")
-"""An ISIN, or a symbol with the suffix of its exchange: `PETR4.SA`, `BAJFINANCE.NS`, `SPY US Equity`."""
+
+
+_PAIR = re.compile(r"[A-Z]{6}=X|[A-Z]{3}[/-][A-Z]{3}")
+"""An exchange rate that is held as a security: a rupiah is worth 0.00006 dollars, rounded so on most days."""
 
 
 def check_values(frame: pd.DataFrame, plan: Plan) -> None:
@@ -38,7 +41,11 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
     """
     values = frame.to_numpy()
     looks = describe_values(values)
-    odd = {ticker: look for ticker, look in zip(frame.columns, looks, strict=True) if look is not None}
+    odd = {
+        ticker: look
+        for ticker, look in zip(frame.columns, looks, strict=True)
+        if look is not None and not (look == "rates" and _PAIR.fullmatch(ticker))
+    }
     as_prices = spell_option(plan.layout)
     returns = [look for look in odd.values() if look in _UNITS]
     if len(returns) > len(looks) / 2:
@@ -70,6 +77,11 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
             f"so they look like high and low of one security: read it with {ways}, or all columns as tickers with "
             f"{as_prices}."
         )
+    if plan.layout == "wide" and (doubles := _find_doubles(frame, values)):
+        raise LayoutError(
+            f"{doubles[0]!r} and {doubles[1]!r} move as one in every row, like two prices of one security: drop one of "
+            f"them or name the others with --tickers, or read all columns as tickers with {as_prices}."
+        )
     if plan.layout in ("wide", "fields") and (twins := _find_only_twins(frame, values)):
         pair = [str(frame.columns[place]) for place in twins]
         ways = " or ".join(spell_option("per-ticker", price=name) for name in pair)
@@ -80,6 +92,16 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
         )
 
 
+def _find_doubles(frame: pd.DataFrame, values: Values) -> tuple[str, str] | None:
+    """A name and the same name with something behind a blank that move as one: `AAPL` and `AAPL TR`."""
+    places = {str(name): place for place, name in enumerate(frame.columns)}
+    for name, place in places.items():
+        owner = name.rpartition(" ")[0]
+        if owner in places and find_twins(values, (places[owner], place)):
+            return owner, name
+    return None
+
+
 def _find_only_twins(frame: pd.DataFrame, values: Values) -> tuple[int, int] | None:
     """Two columns that move as one, where every other column does so too: prices of several securities differ.
 
@@ -88,7 +110,7 @@ def _find_only_twins(frame: pd.DataFrame, values: Values) -> tuple[int, int] | N
     unknown = [
         place
         for place, name in enumerate(frame.columns)
-        if not looks_like_ticker(name) and not _IDENTIFIER.fullmatch(str(name))
+        if not looks_like_ticker(name) and not IDENTIFIER.fullmatch(str(name))
     ]
     twins = find_twins(values, unknown) if len(unknown) > 1 else None
     if twins is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -31,6 +31,11 @@ class ActorSettings(Settings):
     """Iterations over which the learning rate falls linearly to a tenth of itself; 0 keeps it."""
     initial_std: float = Field(default=0.5, gt=0)
     """Standard deviation at the start, continuous actions only."""
+    logit_bound: float | None = Field(default=None, gt=0)
+    """Of a policy of weights: the largest size of a mean logit, so that no weight is ever out of reach of its gradient
+    (`nn.networks.SimplexHead`); None leaves them free."""
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"logit_bound"})
 
     def rate(self, iteration: int) -> float:
         """The learning rate of that iteration."""
@@ -40,9 +45,11 @@ class ActorSettings(Settings):
 class ClippedAscent:
     """Epochs of minibatch ascent on E[min(ω A, clip(ω, 1 ± ε) A)] (eq. 11), ω the ratio of new to old probability."""
 
-    def __init__(self, policy: Policy, settings: PpoSettings) -> None:
+    def __init__(self, policy: Policy, settings: PpoSettings, bonus: Callable[[int], float] | None = None) -> None:
+        """bonus: weight, by iteration, of an entropy bonus beside that of the settings."""
         self.policy = policy
         self.settings = settings
+        self.bonus = bonus
         self.optimiser = adam(policy, settings.actor.learning_rate)
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
@@ -57,6 +64,7 @@ class ClippedAscent:
         scale = advantage.std()
         scale = torch.where(scale > 1e-12, scale, 1.0)
         advantage = (advantage - advantage.mean()) / scale
+        entropy = settings.entropy + (self.bonus(iteration) if self.bonus else 0.0)
         for _ in range(settings.epochs):
             for batch in minibatches(len(rollout), settings.minibatches, generator):
                 # [m, P], [m]
@@ -65,8 +73,8 @@ class ClippedAscent:
                 objective = clipped_surrogate(log_prob - rollout.log_prob[batch], advantage[batch], settings.clip)
                 if direction.term:
                     objective = objective + direction.term(batch, parameters) / scale
-                if settings.entropy:
-                    objective = objective + settings.entropy * self.policy.head.entropy(parameters).mean()
+                if entropy:
+                    objective = objective + entropy * self.policy.head.entropy(parameters).mean()
                 self.optimiser.zero_grad()
                 (-objective).backward()  # type: ignore[no-untyped-call]
                 self.optimiser.step()

@@ -25,7 +25,8 @@ from pydantic import Field
 from torch import Tensor
 
 from portfolio_sdpo.errors import SettingsError
-from portfolio_sdpo.nn.networks import GaussianHead, ObservationCodec, Policy
+from portfolio_sdpo.nn.heads import GaussianHead
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.rl.algorithms.ascent import ActorSettings
 from portfolio_sdpo.rl.algorithms.base import Problem
 from portfolio_sdpo.rl.estimators.base import RiskEstimate, ShadowPrices
@@ -60,7 +61,7 @@ class LatePolicy(Policy):
     def __init__(
         self, codec: ObservationCodec, action_space: spaces.Space[Any], actor: ActorSettings, share: float
     ) -> None:
-        super().__init__(codec, action_space, actor.hidden, actor.initial_std)
+        super().__init__(codec, action_space, actor.hidden, actor.initial_std, actor.logit_bound)
         if not isinstance(self.head, GaussianHead) or not codec.continuous:
             raise SettingsError(
                 "backup: resting needs actions of which zero stands still and a clock as the last column of "

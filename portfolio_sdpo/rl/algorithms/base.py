@@ -143,7 +143,7 @@ def _excuse_earlier_versions(algorithm: Any, found: Any) -> None:
 
 def build_policy(settings: ActorSettings, codec: ObservationCodec, action_space: spaces.Space[Any]) -> Policy:
     """A freshly initialised policy."""
-    return Policy(codec, action_space, settings.hidden, settings.initial_std)
+    return Policy(codec, action_space, settings.hidden, settings.initial_std, settings.logit_bound)
 
 
 def refuse_nonlinear(kind: str, problem: Problem, instead: str) -> None:

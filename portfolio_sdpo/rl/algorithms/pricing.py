@@ -19,6 +19,9 @@ from portfolio_sdpo.rl.algorithms.multiplier import MultiplierSettings
 from portfolio_sdpo.rl.estimators.base import RiskEstimate, ShadowPrices
 from portfolio_sdpo.rl.metrics import LogRow
 
+HALF_LIFE = 40
+"""Iterations of phase II in which the entropy bonus of phase I is halved."""
+
 
 def check_finite(risks: Sequence[RiskEstimate]) -> None:
     """Refuse to act on estimates that are not numbers; that a standard error is infinite can happen."""
@@ -32,15 +35,22 @@ class ConstraintMonitor:
     state: the module whose buffers hold all this, so that checkpoints save it.
     smoothing: weight of the newest estimate in the running one.
     phase_one: iterations within which the worst slack has to become positive; 0: the start is feasible.
+    entropy: weight of phase I's entropy bonus.
     """
 
     def __init__(
-        self, state: nn.Module, constraints: Sequence[Constraint], smoothing: float, phase_one: int = 0
+        self,
+        state: nn.Module,
+        constraints: Sequence[Constraint],
+        smoothing: float,
+        phase_one: int = 0,
+        entropy: float = 0.0,
     ) -> None:
         self._state: Any = state
         self.constraints = constraints
         self.smoothing = smoothing
         self.phase_one = phase_one
+        self.entropy = entropy
         count = len(constraints)
         state.register_buffer("risk", torch.full((count,), float("nan"), dtype=torch.float64))
         state.register_buffer("risk_variance", torch.zeros(count, dtype=torch.float64))
@@ -58,6 +68,18 @@ class ConstraintMonitor:
     def elapsed(self, iteration: int) -> int:
         """Iterations of phase II before this one."""
         return iteration - int(self._state.began) if self.feasible else 0
+
+    def entropy_bonus(self, iteration: int) -> float:
+        """What is left of phase I's entropy bonus at that iteration.
+
+        All of it for the first half of the iterations that phase I may take, then less and less, so that the bonus
+        hides no feasible policy; in phase II what is left is halved every `HALF_LIFE` iterations.
+        """
+        if self.phase_one == 0:
+            return 0.0
+        searched = int(self._state.began) if self.feasible else iteration
+        left = min(1.0, 2 * max(0.0, 1 - searched / self.phase_one))
+        return float(self.entropy * left * 0.5 ** (self.elapsed(iteration) / HALF_LIFE))
 
     def restart(self) -> None:
         """Batches come from another distribution from now on: what was estimated of the old one no longer counts."""

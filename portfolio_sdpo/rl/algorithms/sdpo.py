@@ -51,10 +51,20 @@ class BarrierSettings(PpoSettings):
     """Weight of the newest estimate in the running estimate of each risk that feeds the barrier."""
     phase_one: int = Field(default=0, ge=0)
     """Iterations allowed to drive the worst slack above zero before the objective counts; 0: the start is feasible."""
+    phase_one_entropy: float = Field(default=0.2, ge=0)
+    """Weight of an entropy bonus in phase I, of policies over finitely many actions; from then on it fades. A policy
+    that has made up its mind before the reward counts hardly changes it: actions that it never takes teach nothing."""
     backup: BackupSettings | None = None
     """How episodes begin at rest while the policy is not safe enough for all of them; None: it always acts."""
 
-    added_later: ClassVar[frozenset[str]] = PpoSettings.added_later | {"backup"}
+    added_later: ClassVar[frozenset[str]] = PpoSettings.added_later | {"backup", "phase_one_entropy"}
+
+    def find_unused_additions(self) -> dict[str, Any]:
+        found = super().find_unused_additions()
+        if self.phase_one:
+            # Before there was a bonus, phase I was another one.
+            found.pop("phase_one_entropy", None)
+        return found
 
 
 class SdpoSettings(BarrierSettings):
@@ -136,12 +146,14 @@ class Sdpo(Algorithm):
         super().__init__(settings, problem, policy)
         self.estimator = self.make_estimator(codec)
         self.register_critics(self.estimator)
-        monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one)
+        # Of a density the entropy has no upper bound: a bonus would only widen it.
+        entropy = settings.phase_one_entropy if isinstance(action_space, spaces.Discrete) else 0.0
+        monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one, entropy)
         self.pricing = self.make_pricing(monitor)
         if settings.backup is not None:
             self.backup = Backup(settings.backup, self.policy, problem)
             self.pricing = ExtrapolatedPricing(self.pricing, self.backup)
-        self.ascent = ClippedAscent(self.policy, settings)
+        self.ascent = ClippedAscent(self.policy, settings, monitor.entropy_bonus)
 
     @classmethod
     def from_parts(

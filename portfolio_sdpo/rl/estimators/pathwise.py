@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from portfolio_sdpo.nn.networks import CategoricalHead, ObservationCodec, Policy
+from portfolio_sdpo.nn.heads import CategoricalHead
+from portfolio_sdpo.nn.networks import ObservationCodec, Policy
 from portfolio_sdpo.nn.quantiles import place_levels
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings
 from portfolio_sdpo.rl.estimators.base import Assessment, Direction, ObjectiveTerm, ShadowPrices, Valuations

@@ -26,7 +26,7 @@ from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.nn.quantiles import expect, find_tails
 from portfolio_sdpo.risk import RiskMeasure
 from portfolio_sdpo.risk.influence import Pooled
-from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, Past, Valuation
+from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, Features, Past, Valuation
 from portfolio_sdpo.rl.estimators.base import (
     Assessment,
     Direction,
@@ -102,8 +102,9 @@ class ScoreEstimator:
 
     def fit_critics(self, rollout: Rollout, generator: torch.Generator) -> tuple[Valuations, LogRow]:
         # Where critics judge a rollout before they learn from it, they are read first (`CriticSettings.fit_first`).
-        valuations = {} if self.critics.settings.fit_first else self._read(rollout)
-        log: LogRow = dict(self.critics.fit(rollout, generator))
+        features = self.critics.extract(rollout)
+        valuations = {} if self.critics.settings.fit_first else self._read(rollout, features)
+        log: LogRow = dict(self.critics.fit(rollout, generator, features))
         valuations = valuations or self._read(rollout)
         if self.backward_critics is not None:
             # Read before they learn from the rollout: what they explain of it is then no memory of it.
@@ -112,12 +113,12 @@ class ScoreEstimator:
             self.backward_critics.fit_to_past(rollout, expected, generator)
         return valuations, log | {"explained_variance": self._explain(rollout, valuations[self.objective_key])}
 
-    def _read(self, rollout: Rollout) -> Valuations:
-        return {key: self.read(key, rollout) for key in self.critics.keys}
+    def _read(self, rollout: Rollout, features: Features | None = None) -> Valuations:
+        return {key: self.read(key, rollout, features) for key in self.critics.keys}
 
-    def read(self, key: SignalKey, rollout: Rollout) -> Valuation:
+    def read(self, key: SignalKey, rollout: Rollout, features: Features | None = None) -> Valuation:
         """What the critics say of a signal: what follows every transition, and where that matters what came before."""
-        valuation = self.critics.value(key, rollout, self.atoms)
+        valuation = self.critics.value(key, rollout, self.atoms, features)
         if key not in self.nonlinear_keys:
             return valuation
         signal, discount = rollout.signals[key[0]], key[1]

@@ -65,15 +65,33 @@ def test_the_pages_say_what_is_missing(overview: SafetyOverview):
         console.print(render_overview(overview))
     page = capture.get()
     assert "5 of 108 pairs of task and algorithm have a finished run." in page
-    assert "missing of safety-b-pointgoal1-short: PPO-Lagrangian, CPO, PCPO" in page
-    assert "missing of safety-b-doggopush2-short: PPO, PPO-Lagrangian, IPO, CPO, PCPO, SDPO" in page
-    assert "published within the bound: TRPO-PID 19.2 / 21.4 after 10M steps" in page
+    assert "missing of PointGoal1: PPO-Lagrangian, CPO, PCPO" in page
+    assert "DoggoButton2, DoggoPush1, DoggoPush2: PPO, PPO-Lagrangian, IPO, CPO, PCPO, SDPO" in " ".join(page.split())
+    assert "published within the bound: TRPO-PID 19.2 / 21.4 after 10M steps; SDPO: below" in page
     html = render_overview_page(overview)
     assert html.count("data:image/png;base64,") == 1
-    assert "<code>portfolio-sdpo experiment run safety-b-carpush1-short</code>: PPO-Lagrangian, IPO, CPO, PCPO" in html
+    assert "<li>CarPush1: PPO-Lagrangian, IPO, CPO, PCPO</li>" in html
+    assert "<code>portfolio-sdpo experiment run safety-b-&lt;task&gt;-short</code>" in html
+    assert "&lt;span" not in html and "<span" not in page
     assert "P(SDPO &gt; IPO) = 1.00" in html
     found = json.loads(json.dumps(describe_overview(overview)))
     assert found["tasks"]["CarPush1"]["results"][1]["normalised"]["episode_return"] == 1.25
+
+
+def test_sdpo_beside_the_best_published_result_within_the_bound(tmp_path: Path):
+    ends = {"pointgoal1": (19.2, 25), "pointgoal2": (2.6, 5), "carpush1": (9, 26), "pointpush2": (9, 5)}
+    for task, (reward, cost) in ends.items():
+        label = "sdpo-backup-0" if task == "pointgoal1" else "sdpo-0"
+        name = f"safety-b-{task}-short"
+        make_up(find_safety_experiment(name), tmp_path / name, {label: write_log([reward] * 4, [cost] * 4)})
+    found = summarise_tasks("short", tmp_path)
+    verdicts = {task.experiment.world.task: task.verdict for task in found.tasks}
+    assert verdicts["PointGoal1"] == "at or above"
+    assert verdicts["PointGoal2"] == "below"
+    assert verdicts["CarPush1"] == "beyond the bound"
+    assert verdicts["PointPush2"] is None  # nobody has published a result within the bound
+    assert verdicts["DoggoGoal1"] is None  # no run
+    assert found.ahead == (1, 3)
 
 
 def test_the_figure_has_a_place_for_every_task(overview: SafetyOverview):

@@ -1,6 +1,5 @@
 """The stocks experiment: what is declared, what is made and kept, known answers for its summary, its figure."""
 
-import io
 import math
 from datetime import date
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from rich.console import Console
 
 from portfolio_sdpo.errors import RunError, SettingsError
 from portfolio_sdpo.experiments.paper.claims import QUESTION_D
@@ -16,8 +14,9 @@ from portfolio_sdpo.experiments.paper.verdicts import judge
 from portfolio_sdpo.experiments.stocks import study as stocks_runs
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, STOCKS, StocksExperiment
 from portfolio_sdpo.experiments.stocks.figures import draw_stocks, make_stocks_figures
+from portfolio_sdpo.experiments.stocks.records import Tables, list_backtests
 from portfolio_sdpo.experiments.stocks.report import describe_stocks, render_stocks
-from portfolio_sdpo.experiments.stocks.study import Tables, count_pending_runs, list_backtests, run_stocks
+from portfolio_sdpo.experiments.stocks.study import count_pending_runs, run_stocks
 from portfolio_sdpo.experiments.stocks.summary import (
     MeanInterval,
     StocksSummary,
@@ -28,6 +27,8 @@ from portfolio_sdpo.experiments.stocks.summary import (
 )
 from portfolio_sdpo.portfolio.shield import CvarLimit
 
+from .stocks_toys import page, tiny
+
 LIMIT = CvarLimit(bound=0.0, alpha=0.5, horizon=1)
 
 
@@ -35,38 +36,6 @@ LIMIT = CvarLimit(bound=0.0, alpha=0.5, horizon=1)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PORTFOLIO_SDPO_HOME", str(tmp_path))
     return tmp_path
-
-
-def tiny(**changes) -> StocksExperiment:
-    """A week, one update a day, networks of four."""
-    limit = {"bound": 0.0, "alpha": 0.5, "horizon": 3}
-
-    def small(agent, alpha):
-        settings = agent.model_dump()
-        settings |= {"limit": {**limit, "alpha": alpha}, "episodes": 4, "first": 1, "further": 1}
-        settings["learner"]["actor"]["hidden"] = settings["learner"]["critic"]["hidden"] = (4, 4)
-        settings["learner"]["critic"] |= {"atoms": 4, "dimension": 4}
-        return settings
-
-    fields = {
-        "algorithms": {
-            "ppo": small(STOCKS.algorithms["ppo"], 0.5),
-            "sdpo-0.1": small(STOCKS.algorithms["sdpo-0.1"], 0.1),
-            "counterfactual-0.1": small(STOCKS.algorithms["counterfactual-0.1"], 0.1),
-        },
-        "shown": ("ppo", "sdpo-0.1"),
-        "seeds": (0, 1),
-        "strategies": ("cash", "equal-weight"),
-        "limit": limit,
-        "end": date(2019, 1, 9),
-    }
-    return StocksExperiment(**{**dict(STOCKS), **fields, **changes})
-
-
-def page(renderable) -> str:
-    console = Console(file=io.StringIO(), width=80)
-    console.print(renderable)
-    return console.file.getvalue()
 
 
 class TestDeclaration:

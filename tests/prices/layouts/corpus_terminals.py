@@ -130,8 +130,6 @@ CASES = [
          for f, v in (("close", AAPL[k][CLOSE]), ("volume", AAPL[k][5]))), refusal="'field' names fields such as 'close'.*keep the rows of one field"),
     Case("one row per field, melted", "date,variable,value\n" + "".join(f"{d},{f},{v}\n" for k, d in enumerate(DAYS)
          for f, v in (("close", AAPL[k][CLOSE]), ("volume", AAPL[k][5]))), refusal="'variable' names fields such as 'close'"),
-    Case("one row per ticker, melted", "Date,variable,value\n" + "".join(f"{d},{t},{b[k][CLOSE]}\n" for k, d in enumerate(DAYS)
-         for t, b in (("AAPL", AAPL), ("MSFT", MSFT))), refusal="'variable' holds text", ways={"--layout long:ticker=variable,price=value": TWO}),
     # Tickers that are words
     *(Case(f"sides of a quote as tickers, {form}", quotes(lambda t, f, form=form: form.format(t=t, f=f)), "q.csv",
          refusal="are quotes, and .*--layout fields if these are tickers", ways={

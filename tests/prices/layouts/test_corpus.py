@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts import read_prices
 from portfolio_sdpo.prices.layouts.column_names import HIGH, LOW, OPEN, RAW, VOLUME
-from tests.prices.layouts import corpus, corpus_doubtful, corpus_exchanges, corpus_terminals
+from tests.prices.layouts import corpus, corpus_doubtful, corpus_exchanges, corpus_reshaped, corpus_terminals
 from tests.prices.layouts.corpus import BARS, DAYS, Case
 
-CASES = [*corpus.CASES, *corpus_terminals.CASES, *corpus_exchanges.CASES, *corpus_doubtful.CASES]
+CASES = [
+    *corpus.CASES,
+    *corpus_terminals.CASES,
+    *corpus_exchanges.CASES,
+    *corpus_doubtful.CASES,
+    *corpus_reshaped.CASES,
+]
 
 
 def test_the_corpus_is_large():

@@ -69,7 +69,7 @@ def test_a_capped_champion_is_served_as_it_was_tested(
     assert sum(served[name] for name in ("AAPL", "CSCO", "MSFT")) <= 0.15
     told = running.http.post("/orders", json={"account": 1e6}).json()
     assert 0.09 < sum(abs(order["money"]) for order in told["orders"]) / 1e6 <= 0.1
-    assert "The limit of 10% on turnover" in told["answer"]["warnings"][-1]
+    assert "The limit of 10\xa0% on turnover" in told["answer"]["warnings"][-1]
     assert "its limit on turnover leaves" in told["explanation"]
     shielded = shield_strategy(registry.load_agent(model_id), agent.settings.limit, limits=caps)
     traded = simulate(market, shielded, start="2021-07-14", end="2021-07-15", execution="same-close")

@@ -18,6 +18,7 @@ from portfolio_sdpo_app.dashboard.data.uploads import import_upload
 
 FOREIGN = re.compile(r"(^|\W)--[a-z]|[A-Z]\w+Settings|CvarLimit|fee_bps|max_weight|input should")
 """A flag, the name of a class, or the name of a setting."""
+GROUPS = "ticker,group,max_weight\n"
 DAYS = [f"2020-01-{day:02}" for day in (2, 3, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17)]
 
 
@@ -35,6 +36,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"horizon": 0}, "Horizon, sessions: must be greater than or equal to 1 (got 0)."),
         ({"fee_bps": -1.0}, "Fee, basis points: must be at least 0 and less than 10,000 (got -1)."),
         ({"max_weight": 2.0}, "Maximum weight per stock: must be less than or equal to 1 (got 2.0)."),
+        ({"max_turnover": -1.0}, "Maximum turnover per decision: must be greater than or equal to 0 (got -1.0)."),
+        (
+            {"groups": GROUPS + "AAPL,tech,4\n"},
+            "Groups of stocks, CSV: row 1 (AAPL): '4' is no share of the account; write 0.4 for 40 %.",
+        ),
         ({"jobs": 0}, "Strategies in parallel: must be at least 1 (got 0)."),
         ({"strategies": ()}, "Benchmarks: choose at least one benchmark to compare the agents with."),
         ({"config": "nope = 1"}, "Agent settings (TOML), nope: there is no such field (got 1)."),
@@ -76,6 +82,10 @@ def test_no_error_of_a_backtest_speaks_of_classes_or_flags(settings: dict[str, A
         ({"holdout": 0}, "Held-out sessions: "),
         ({"seed": -1}, "Seed: "),
         ({"update": True}, "Update the prices first: "),
+        ({"max_weight": 2.0}, "Maximum weight per stock: "),
+        ({"max_turnover": -1.0}, "Maximum turnover per decision: "),
+        ({"groups": GROUPS + "NONE,tech,0.4\n"}, "Groups of stocks, CSV: NONE of the group tech is not among"),
+        ({"config": "limits = 3", "max_weight": 0.2}, "Agent settings (TOML): limits must be a table"),
         ({"config": "limit = 3", "alpha": 0.1}, "Agent settings (TOML): limit must be a table"),
     ],
 )
@@ -84,6 +94,20 @@ def test_a_wrong_retrain_is_explained_by_the_labels_of_the_form(settings: dict[s
         RetrainRequest(**settings).check(registry)
     text = describe_error(error.value, RUN_LABELS)
     assert text.startswith(label) and not FOREIGN.search(text)
+
+
+def test_a_retrain_and_a_backtest_take_the_caps_of_the_commands():
+    caps: dict[str, Any] = {"max_weight": 0.25, "max_turnover": 0.5, "groups": GROUPS + "AAPL,tech,0.4\nMSFT,tech,\n"}
+    tech = {"name": "tech", "tickers": ("AAPL", "MSFT"), "max_weight": 0.4}
+    backtest = BacktestRequest(strategies=("equal-weight",), algos=("sdpo",), **caps)
+    limits = backtest.check().limits
+    assert (limits.max_weight, limits.max_turnover, limits.groups[0].model_dump()) == (0.25, 0.5, tech)
+    request = RetrainRequest(**caps, config="[limits]\nmax_weight = 0.9")
+    with Registry.open() as registry:
+        stated = request.check(registry).config["limits"]
+    assert (stated["max_weight"], stated["max_turnover"]) == (0.25, 0.5)
+    for each in (backtest, request):
+        assert {"--max-weight=0.25", "--max-turnover=0.5"} <= set(each.arguments())
 
 
 @pytest.mark.parametrize(

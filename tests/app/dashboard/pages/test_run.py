@@ -18,8 +18,21 @@ def start(page: Any) -> None:
     page.get_by_role("button", name="Start the backtest").click()
 
 
-def test_a_backtest_started_here_finishes_and_appears(visit: Callable, work: str, work_home: Path):
+def fill_caps(page: Any, groups: Path) -> None:
+    """All caps that the commands have."""
+    page.get_by_text("More", exact=True).click()
+    for label, text in (("Maximum weight per stock", "0.20"), ("Maximum turnover per decision", "0.50")):
+        field = page.get_by_label(label, exact=True)
+        field.fill(text)
+        field.press("Tab")
+    page.locator("[data-testid=stFileUploader] input[type=file]").set_input_files(groups)
+    page.locator("[data-testid=stFileUploaderFile]").wait_for()
+
+
+def test_a_backtest_started_here_finishes_and_appears(visit: Callable, work: str, work_home: Path, tmp_path: Path):
     visitor = visit()
+    groups = tmp_path / "groups.csv"
+    groups.write_text("ticker,group,max_weight\nGS,banks,0.1\nJPM,banks,\n")
     page = visitor.open(work, "run")
     # Two of the six: the others can be simulated just as well, but take longer; so does the agent, which is chosen.
     for name in ("SDPO (shared)", "minimum-variance", "minimum-cvar", "maximum-return", "buy-and-hold"):
@@ -29,6 +42,7 @@ def test_a_backtest_started_here_finishes_and_appears(visit: Callable, work: str
     limit = page.get_by_label("CVaR limit", exact=True)
     limit.fill("-0.080")
     limit.press("Tab")
+    fill_caps(page, groups)
     start(page)
     page.get_by_text("Backtest of benchmarks on the bundled sample").first.wait_for()
     link = page.get_by_role("link", name="Open the results")
@@ -41,6 +55,8 @@ def test_a_backtest_started_here_finishes_and_appears(visit: Callable, work: str
     (folder,) = list_records(work_home / "backtests")
     settings = read_config(folder)["settings"]
     assert settings["strategies"] == ["equal-weight", "cash"] and settings["limit"]["bound"] == -0.08
+    banks = {"name": "banks", "tickers": ["GS", "JPM"], "max_weight": 0.1}
+    assert settings["limits"] == {"max_weight": 0.2, "max_turnover": 0.5, "groups": [banks]}
     link.click()
     page.wait_for_url(f"**/backtest?run={folder.name}")
     page.locator(".cards").first.wait_for()
@@ -77,6 +93,22 @@ def test_wrong_settings_start_nothing(
     error.first.wait_for()
     visitor.settle()
     assert error.first.inner_text().strip().endswith(".")
+    with at_home(empty_home):
+        assert jobs.list_jobs() == []
+
+
+@pytest.mark.parametrize("kind", ["backtest", "retrain"])
+def test_a_wrong_group_starts_nothing(visit: Callable, empty: str, empty_home: Path, tmp_path: Path, kind: str):
+    groups = tmp_path / "groups.csv"
+    groups.write_text("ticker,group,max_weight\nAAPLE,tech,0.4\n")
+    visitor = visit()
+    page = visitor.open(empty, f"run?what={kind}")
+    fill_caps(page, groups)
+    page.get_by_role("button", name=f"Start the {kind}").click()
+    error = page.locator("[data-testid=stAlert]", has_text="Groups of stocks, CSV: AAPLE of the group tech")
+    error.first.wait_for()
+    visitor.settle()
+    assert "did you mean 'AAPL'?" in error.first.inner_text()
     with at_home(empty_home):
         assert jobs.list_jobs() == []
 

@@ -12,17 +12,22 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest.record import list_records
+from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.portfolio import resume as walks
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import all_cash, load_market
+from portfolio_sdpo.portfolio.presets import PRESETS
+from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
+from portfolio_sdpo.report.formats import percent
+from portfolio_sdpo.report.result import run_backtest
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import Problem, SdpoSettings
 from portfolio_sdpo.rl.trainer import Trainer, TrainSettings
 from portfolio_sdpo_app.dashboard.data import training_logs
 from portfolio_sdpo_app.dashboard.widgets.training_figures import WINDOW, draw_objective, draw_regimes, format_value
 
-from ..conftest import QUICK, at_home
+from ..conftest import QUICK, at_home, serving
 
 CMDP = random_cmdp(6, 3, seed=0, noise_scale=1.0, horizon=4, costs=("pain",))
 ITERATIONS = 6
@@ -90,6 +95,32 @@ def test_a_model_of_the_registry_has_its_log(visit: Callable, filled: str):
     page.get_by_role("option", name=re.compile("^model .*small-4, seed 4")).click()
     page.wait_for_url("**log=models*")
     visitor.wait_for_text(".cards [data-name=iterations]", str(QUICK.first))
+
+
+def test_a_ready_policy_shows_its_evidence_and_nothing_that_it_did_not_do(visit: Callable, tmp_path: Path):
+    """The policy of the preset `default` was trained beforehand."""
+    ready = PRESETS["default"].agents["sdpo"]
+    settings = BacktestSettings(
+        strategies=("equal-weight",),
+        agents=(DeclaredAgent(label="sdpo", settings=ready.model_dump(mode="json")),),
+        start="2020-01-02",
+        end="2020-06-30",
+        bootstrap=None,
+    )
+    with at_home(tmp_path):
+        run = run_backtest(settings, agents=[build_agent(ready, 0, "sdpo")])
+    trace = pd.read_parquet(run.folder / "trace.parquet")
+    visitor = visit()
+    with serving(tmp_path) as address:
+        page = visitor.open(address, f"training?log=backtests/{run.folder.name}/sdpo/0")
+        page.locator(".st-key-evidence .main-svg").first.wait_for()
+        assert "was trained beforehand" in visitor.alerts()[0]
+        assert figure_of(page, "decisions") == str(len(trace))
+        assert figure_of(page, "deviation") == percent(trace["deviation"].iloc[-1], 0)
+        assert page.locator(".js-plotly-plot").count() == 1
+        assert "nan" not in page.locator("[data-testid=stMain]").inner_text()
+        visitor.keep("training-evidence")
+        page.goto("about:blank")  # before its server ends, whose absence it would report
 
 
 def test_a_run_under_way_is_shown_live(visit: Callable, filled: str, filled_home: Path):

@@ -1,0 +1,219 @@
+"""The experiment's finished backtests, from their folders or from records of them.
+
+A record is a label's finished backtest in some kilobytes a seed, `<label>-<first seed>.json` in the place of the folder
+of that name. It has what every table and figure is made from, rounded to six digits, with the configuration and the
+command, so that results can be kept where folders cannot:
+
+    portfolio-sdpo experiment summarise stocks --out docs/evidence
+    portfolio-sdpo experiment show stocks --from docs/evidence
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from portfolio_sdpo.backtest.record import list_records, read_config, read_table, split_by_track
+from portfolio_sdpo.errors import RunError
+from portfolio_sdpo.experiments.engine.folders import experiment_folder, missing_runs, read_json, write_content
+from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
+from portfolio_sdpo.prices.prices import DATE_UNIT
+
+DIGITS = 6
+RECORDS = "*-*.json"
+_COLUMNS = {"equity": ("wealth", "turnover"), "weights": ("CASH",), "trace": ("risk", "bound")}
+"""What is kept of each table."""
+
+
+@dataclass(frozen=True)
+class BacktestFolder:
+    """A finished backtest in its folder, or the record of one."""
+
+    folder: Path
+    """or the record's file"""
+    config: dict[str, Any]
+    tracks: tuple[dict[str, Any], ...] | None = None
+    """of a record"""
+
+    @property
+    def label(self) -> str:
+        agents = self.config["settings"]["agents"]
+        return str(agents[0]["label"]) if agents else BENCHMARKS
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of its agent; none for benchmarks."""
+        return () if self.label == BENCHMARKS else tuple(self.config["settings"]["seeds"])
+
+    def matches(self, experiment: StocksExperiment) -> bool:
+        """Whether the experiment would make the same, whatever the seeds."""
+        if self.label not in (BENCHMARKS, *experiment.algorithms):
+            return False
+        settings = self.config["settings"]
+        declared = experiment.backtest(self.label, settings["seeds"]).model_dump(mode="json")
+        return bool({**declared, "seeds": settings["seeds"]} == settings)
+
+    def read(self, name: str) -> pd.DataFrame:
+        """`equity`, `weights` or, of an agent, `trace`; of a record the columns that are kept."""
+        if self.tracks is None:
+            return read_table(self.folder, name)
+        return pd.concat([_restore(track, name) for track in self.tracks], ignore_index=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """What all backtests tell together, in the columns of `backtest.record`."""
+
+    equity: pd.DataFrame
+    weights: pd.DataFrame
+    trace: pd.DataFrame
+
+
+def list_backtests(experiment: StocksExperiment, root: Path | None = None) -> list[BacktestFolder]:
+    """Every finished backtest, in the order of the experiment; a folder comes before a record of its name."""
+    root = root or experiment_folder(experiment.name)
+    found = {folder.name: BacktestFolder(folder, read_config(folder)) for folder in list_records(root)}
+    for path in sorted({*root.glob(RECORDS), *root.glob(f"{BENCHMARKS}.json")}):
+        if path.stem not in found:
+            found[path.stem] = _read_record(experiment, path)
+    order = {label: place for place, label in enumerate((BENCHMARKS, *experiment.algorithms))}
+    return sorted(found.values(), key=lambda each: (order.get(each.label, len(order)), each.seeds))
+
+
+def select_backtests(
+    experiment: StocksExperiment,
+    root: Path | None = None,
+    labels: Collection[str] | None = None,
+    seeds: Collection[int] | None = None,
+) -> list[BacktestFolder]:
+    """The finished backtests, of agents only these labels and seeds; a `RunError` if there is no agent among them."""
+    found = [
+        each
+        for each in list_backtests(experiment, root)
+        if each.label == BENCHMARKS
+        or ((labels is None or each.label in labels) and (seeds is None or not set(seeds).isdisjoint(each.seeds)))
+    ]
+    if all(each.label == BENCHMARKS for each in found):
+        raise missing_runs(root or experiment_folder(experiment.name), experiment.name)
+    return found
+
+
+def read_tables(found: Collection[BacktestFolder], seeds: Collection[int] | None = None) -> Tables:
+    """The tables of these backtests, of agents only those with the seeds."""
+
+    def join(name: str, of: Collection[BacktestFolder]) -> pd.DataFrame:
+        tables = [each.read(name) for each in of]
+        table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["strategy", "seed", "date"])
+        return table if seeds is None else table[table["seed"].isna() | table["seed"].isin(list(seeds))]
+
+    return Tables(
+        join("equity", found),
+        join("weights", found),
+        join("trace", [each for each in found if each.label != BENCHMARKS]),
+    )
+
+
+def write_records(
+    experiment: StocksExperiment,
+    root: Path,
+    labels: Collection[str] | None = None,
+    seeds: Collection[int] | None = None,
+    *,
+    out: Path,
+) -> list[Path]:
+    """Records of the finished backtests with the declared settings, into the experiment's folder in `out`."""
+    found = [each for each in select_backtests(experiment, root, labels, seeds) if each.matches(experiment)]
+    if all(each.label == BENCHMARKS for each in found):
+        raise RunError(
+            f"no run in {root} is finished with the declared settings: see `portfolio-sdpo experiment show "
+            f"{experiment.name}`."
+        )
+    paths = []
+    for each in found:
+        name = BENCHMARKS if each.label == BENCHMARKS else f"{each.label}-{each.seeds[0]}"
+        paths.append(out / experiment.name / f"{name}.json")
+        write_content(paths[-1], _format(_make_record(experiment, each)).encode())
+    return paths
+
+
+def _make_record(experiment: StocksExperiment, backtest: BacktestFolder) -> dict[str, Any]:
+    """A finished backtest as it is written down."""
+    command = f"portfolio-sdpo experiment run {experiment.name}"
+    if backtest.seeds:
+        command += f" --algorithms {backtest.label} --seeds {','.join(map(str, backtest.seeds))}"
+    names = [name for name in _COLUMNS if name != "trace" or backtest.seeds]
+    tables = {name: split_by_track(backtest.read(name)) for name in names}
+    tracks = []
+    for (strategy, seed), equity in tables["equity"].items():
+        track: dict[str, Any] = {"strategy": strategy, "seed": seed}
+        track["days"] = [str(day.date()) for day in equity["date"]]
+        for name in names:
+            table = tables[name][strategy, seed]
+            track |= {column: _round(table[column]) for column in _COLUMNS[name]}
+        if backtest.seeds:
+            counts = tables["trace"][strategy, seed].groupby("date").size()
+            track["updates"] = [int(counts.get(day, 0)) for day in equity["date"]]
+            track["bound"] = track["bound"][:1]
+        tracks.append(track)
+    kept = ("package_version", "data", "settings")
+    return {
+        "experiment": experiment.name,
+        "command": command,
+        "config": {name: backtest.config[name] for name in kept},
+        "tracks": tracks,
+    }
+
+
+def _read_record(experiment: StocksExperiment, path: Path) -> BacktestFolder:
+    record = read_json(path)
+    try:
+        found = BacktestFolder(path, record["config"], tuple(record["tracks"]))
+        if record["experiment"] != experiment.name:
+            raise ValueError(f"it is of {record['experiment']}")
+        for name in ("equity", "weights", *(("trace",) if found.seeds else ())):
+            found.read(name)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise RunError(
+            f"{path} is not a record of a backtest of {experiment.name} ({error!r}): write it again with "
+            f"`portfolio-sdpo experiment summarise {experiment.name} --out ...`."
+        ) from None
+    return found
+
+
+def _restore(track: dict[str, Any], name: str) -> pd.DataFrame:
+    """The rows of one track in a table."""
+    days = pd.DatetimeIndex(track["days"]).as_unit(DATE_UNIT)
+    columns = {column: np.array(track[column], dtype=np.float64) for column in _COLUMNS[name]}
+    if name == "trace":
+        days = days.repeat(track["updates"])
+        columns["bound"] = columns["bound"].repeat(len(days))
+    table = pd.DataFrame({"strategy": track["strategy"], "seed": track["seed"], "date": days, **columns})
+    if name == "equity":
+        table["return"] = table["wealth"].pct_change()
+    return table.astype({"seed": "Int64"})
+
+
+def _round(values: pd.Series[Any]) -> list[float]:
+    """Six digits, and whole numbers without their point."""
+    rounded = [float(f"{value:.{DIGITS}g}") for value in values]
+    return [int(value) if value == int(value) else value for value in rounded]
+
+
+def _format(record: dict[str, Any]) -> str:
+    """Indented, but each column on one line."""
+    tracks = record["tracks"]
+    hidden = [
+        {name: f"@{place}{name}@" if isinstance(values, list) else values for name, values in track.items()}
+        for place, track in enumerate(tracks)
+    ]
+    text = json.dumps({**record, "tracks": hidden}, indent=2)
+    for place, track in enumerate(tracks):
+        for name, values in track.items():
+            text = text.replace(f'"@{place}{name}@"', json.dumps(values))
+    return text + "\n"

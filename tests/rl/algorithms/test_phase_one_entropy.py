@@ -1,0 +1,104 @@
+"""The entropy bonus of phase I: how it fades, what it leaves open, and that nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from portfolio_sdpo.envs.hedging import HedgingVectorEnv
+from portfolio_sdpo.errors import InfeasibleConstraintError
+from portfolio_sdpo.risk import Constraint
+from portfolio_sdpo.rl.algorithms import Ipo, IpoSettings, Problem, Sdpo, SdpoSettings
+from portfolio_sdpo.rl.algorithms.pricing import HALF_LIFE, ConstraintMonitor
+from portfolio_sdpo.rl.estimators.base import RiskEstimate
+from portfolio_sdpo.rl.trainer import TrainSettings
+
+SMALL = {
+    "actor": {"hidden": (32,), "learning_rate": 3e-3},
+    "critic": {"kind": "quantile", "hidden": (32,), "atoms": 16, "dimension": 16, "learning_rate": 3e-3},
+    "risk_atoms": 16,
+}
+TASK = Problem(discount=1.0, constraints=(Constraint.from_spec("variance of loss <= 2 discount=1"),))
+
+
+def reach(slack: float, monitor: ConstraintMonitor, iteration: int) -> None:
+    """The monitor after an estimate of that slack."""
+    slacks, _ = monitor.track([RiskEstimate(2 - slack, 0.1, 2 - slack, torch.zeros(1))])
+    monitor.enter_phase(slacks, iteration)
+
+
+def test_it_lasts_for_half_of_phase_one_and_then_fades():
+    """So that it cannot hide a feasible policy: in the end phase I has nothing but the worst slack."""
+    monitor = ConstraintMonitor(nn.Module(), TASK.constraints, 1.0, phase_one=100, entropy=0.2)
+    reach(-1.0, monitor, 0)
+    left = [monitor.entropy_bonus(iteration) for iteration in (0, 25, 50, 75, 90, 100)]
+    assert left == pytest.approx([0.2, 0.2, 0.2, 0.1, 0.04, 0.0])
+
+
+@pytest.mark.parametrize("began, left", [(10, 0.2), (75, 0.1)])
+def test_what_is_left_when_the_reward_begins_to_count_is_halved_again_and_again(began, left):
+    monitor = ConstraintMonitor(nn.Module(), TASK.constraints, 1.0, phase_one=100, entropy=0.2)
+    reach(-1.0, monitor, 0)
+    reach(0.5, monitor, began)
+    assert monitor.feasible
+    found = [monitor.entropy_bonus(began + k * HALF_LIFE) for k in range(3)]
+    assert found == pytest.approx([left, left / 2, left / 4])
+    # A breach later on is no second phase I.
+    reach(-0.5, monitor, began + 2 * HALF_LIFE)
+    assert monitor.entropy_bonus(began + 2 * HALF_LIFE) == pytest.approx(left / 4)
+
+
+def test_a_feasible_start_has_none():
+    monitor = ConstraintMonitor(nn.Module(), TASK.constraints, 1.0, entropy=0.2)
+    assert monitor.entropy_bonus(0) == monitor.entropy_bonus(100) == 0.0
+
+
+def final(learner) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in learner.policy.parameters()]
+
+
+def test_without_phase_one_and_for_densities_it_changes_nothing(make, train, exposure):
+    """To the last bit; the entropy of a density has no upper bound, so a bonus would only widen it."""
+    loose = Problem(discount=1.0, constraints=(Constraint.from_spec("variance of loss <= 40 discount=1"),))
+    tight = Problem(constraints=(Constraint.from_spec("expectation of energy <= 0.1"),))
+    for algorithm, settings, task, env, steps in (
+        (Sdpo, SdpoSettings.model_validate(SMALL), loose, HedgingVectorEnv(8, 2), 4),
+        (Ipo, IpoSettings(phase_one=9), tight, exposure, 1),
+    ):
+        found = []
+        for entropy in (0.0, 0.2):
+            learner = make(algorithm, settings.model_copy(update={"phase_one_entropy": entropy}), task, env)
+            train(learner, env, 3, steps)
+            found.append(final(learner))
+        for without, with_bonus in zip(*found, strict=True):
+            assert torch.equal(without, with_bonus)
+
+
+def test_a_policy_that_has_just_become_feasible_has_not_made_up_its_mind(make, train):
+    """Of the entropy of three actions, 1.10, phase I by itself leaves less than half as much as with the bonus."""
+    env = HedgingVectorEnv(128, rounds=3)
+    entropy = []
+    for bonus in (0.0, 0.2):
+        settings = SdpoSettings.model_validate(SMALL | {"phase_one": 400, "phase_one_entropy": bonus})
+        rows = train(make(Sdpo, settings, TASK, env), env, 25, steps=6)
+        assert [row["phase"] for row in rows][-1] == 2.0
+        entropy.append(next(row["entropy"] for row in rows if row["phase"] == 2.0))
+    assert entropy[1] > 2 * entropy[0]
+
+
+def test_a_search_that_fails_still_says_so(make, train):
+    env = HedgingVectorEnv(8)
+    never = Problem(discount=1.0, constraints=(Constraint.from_spec("expectation of loss <= -3 discount=1"),))
+    settings = SdpoSettings.model_validate(SMALL | {"phase_one": 3})
+    with pytest.raises(InfeasibleConstraintError, match="in 3 iterations"):
+        train(make(Sdpo, settings, never, env), env, 4, steps=2)
+
+
+def test_runs_with_phase_one_are_other_runs_than_before_it_and_those_without_the_same():
+    def unused(**fields: object) -> dict[str, object]:
+        settings = TrainSettings(problem=TASK, algorithm=SdpoSettings(**fields), iterations=1, steps=1)
+        return settings.find_unused_additions()["algorithm"]
+
+    assert "phase_one_entropy" in unused()
+    assert "phase_one_entropy" not in unused(phase_one=5)
