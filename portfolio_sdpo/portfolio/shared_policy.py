@@ -112,7 +112,6 @@ class SharedPolicy:
             for number, vintage in enumerate(self.vintages)
             for member, network in enumerate(vintage.members)
             for name, tensor in network.state_dict().items()
-            if name != "season" or tensor.item()  # without a season, the same bytes as before there was one
         }
         record = {
             "vintages": [[str(vintage.until), len(vintage.members)] for vintage in self.vintages],
@@ -181,5 +180,6 @@ def _select(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch
 def _network(state: dict[str, torch.Tensor]) -> SharedNetwork:
     memory = state["encoder.weight_hh_l0"].shape[1] if "encoder.weight_hh_l0" in state else 0
     network = SharedNetwork(state["score.weight"].shape[1], memory)
+    # A policy from before there was a season has no weight for it.
     network.load_state_dict({"season": torch.tensor(0.0), **state})
     return network.requires_grad_(False)
