@@ -5,9 +5,6 @@ utility in 1935 and for a young stock today. "The market" is the average of the 
 logarithmic and in excess of cash. The shortest span is a month: in old prices, what moves within a few days is mostly
 the trading of illiquid stocks.
 
-The season of an asset is what it earned, beyond the average asset, in the month that is about to begin, in each of the
-last twenty years (Heston and Sadka, 2008).
-
 Row t depends on closes up to t and on nothing later. What an asset lacks the history for is neutral, as if it were the
 average asset.
 """
@@ -27,12 +24,7 @@ MONTHS = 12
 YEAR = 252
 LONG = 1260
 """Sessions of the long-run volatility of the market."""
-SEASONS = 20
-"""Years whose same month counts."""
-SEASON_DAYS = 30
-"""Calendar days of that month."""
-_SEASON_REACH = SEASONS * YEAR + MONTH
-REACH = _SEASON_REACH + 2
+REACH = LONG
 """Sessions that a row of features depends on, at most."""
 LEAST = 63
 """Sessions with a return, of the last 252, from which on an asset has features of its own."""
@@ -68,16 +60,10 @@ class Features:
     """[K, N] logarithm of daily volatility over the last year."""
     listed: Mask
     """[K, N] can be bought at that close."""
-    season: Array
-    """[K, N] what it earned beyond the average asset in the coming month of earlier years, in standard deviations of
-    twenty such months: years that are missing count as 0, so that a short history tilts less."""
 
 
 def compute_features(market: Market, rows: NDArray[np.intp]) -> Features:
     """Features at the closes `rows` [K] of a market of N assets."""
-    seasons, months = _add_up_seasons(market, rows)
-    if (start := int(rows.min()) - LONG) > 0:
-        market, rows = market.between(market.dates[start]), rows - start
     listed, gross_returns = market.listed[:, 1:], market.gross_returns
     valid = listed & np.concatenate([listed[:1], listed[:-1]])
     number = valid.sum(axis=1)
@@ -142,9 +128,6 @@ def compute_features(market: Market, rows: NDArray[np.intp]) -> Features:
         months=_months(own, whole, volatility, market_volatility, known).clip(-BEYOND, BEYOND),
         log_volatility=np.where(known, log_volatility, typical),
         listed=here,
-        season=np.where(known, seasons / (volatility * np.sqrt(SEASONS * np.maximum(months, 1.0))), 0.0).clip(
-            -BEYOND, BEYOND
-        ),
     )
 
 
@@ -183,44 +166,3 @@ def _months(own: _Sums, common: _Sums, volatility: Array, market_volatility: Arr
         beyond = np.where(known, (own.last(MONTH, skipped) - whole) / (volatility * scale), 0.0)
         steps.append(np.stack([beyond, np.broadcast_to(whole / (market_volatility * scale), beyond.shape)], axis=-1))
     return np.stack(steps, axis=2)
-
-
-def _add_up_seasons(market: Market, rows: NDArray[np.intp]) -> tuple[Array, Array]:
-    """[K, N] what the assets earned beyond the average one in the coming month of earlier years, and [K, N] the mean
-    number of sessions of these months.
-
-    An asset takes part in the years in which it had a price throughout the month.
-    """
-    years = np.timedelta64(1, "D") * np.round(365.25 * np.arange(1, SEASONS + 1)).astype(np.int64)
-    days = market.dates[rows][:, None] - years  # [K, Y]
-    first = np.searchsorted(market.dates, days, side="right")
-    last = np.searchsorted(market.dates, days + np.timedelta64(SEASON_DAYS, "D"), side="right")
-    usable = (
-        (days >= market.dates[0]) & (first > rows[:, None] - _SEASON_REACH) & (last <= rows[:, None]) & (last > first)
-    )
-
-    # Only the sessions of these months are read: for a single close that is a twelfth of the history.
-    steps = np.zeros(len(market) + 1, dtype=np.intp)
-    np.add.at(steps, first[usable], 1)
-    np.add.at(steps, last[usable], -1)
-    used = np.cumsum(steps)[:-1] > 0
-    place = np.concatenate([[0], np.cumsum(used)])
-    sessions = np.flatnonzero(used)
-    listed, gross_returns = market.listed[:, 1:], market.gross_returns[sessions]
-    valid = listed[sessions] & listed[np.maximum(sessions - 1, 0)]
-    returns = np.where(valid, np.log(gross_returns[:, 1:]) - np.log(gross_returns[:, :1]), 0.0)
-    total, number = (
-        np.concatenate([np.zeros((1, part.shape[1])), np.cumsum(part, axis=0)]) for part in (returns, 1.0 * valid)
-    )
-
-    seasons, count, length = (np.zeros((len(rows), listed.shape[1])) for _ in range(3))
-    for year in range(SEASONS):
-        begin, end = place[first[:, year]], place[last[:, year]]
-        many = (end - begin)[:, None]
-        known = usable[:, year, None] & (number[end] - number[begin] == many)
-        earned = np.where(known, total[end] - total[begin], 0.0)
-        average = earned.sum(axis=1, keepdims=True) / np.maximum(known.sum(axis=1, keepdims=True), 1)
-        seasons += np.where(known, earned - average, 0.0)
-        count += known
-        length += known * many
-    return seasons, length / np.maximum(count, 1)

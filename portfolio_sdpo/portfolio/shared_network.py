@@ -1,14 +1,12 @@
 """A network of a few hundred weights that is shared by all assets, so that it serves any universe.
 
     months of an asset ── LSTM ─┐
-    features of the asset ──────┼── tanh layer ── score ──  w ∝ exp(−log σ + season + score)   selection
+    features of the asset ──────┼── tanh layer ── score ──  w ∝ exp(−log σ + score)        selection
     features of the market ─────┘       │
                                       mean over assets ── tanh layer ── share of the risk budget   exposure
 
 Every asset passes the same weights, so permuting the assets permutes the portfolio, and there may be any number of
-them. With a score of 0 the portfolio is that of inverse volatility, tilted towards assets in season: the network learns
-a residual around it. How much the season counts is a setting: learned, as one more feature, it did worse on the years
-after.
+them. With a score of 0 the portfolio is that of inverse volatility: the network learns a residual around it.
 """
 
 from __future__ import annotations
@@ -27,16 +25,13 @@ START = 2.0
 class SharedNetwork(nn.Module):
     """Features of K closes and N assets to logits of the assets [K, N] and the share of the risk budget [K]."""
 
-    season: Tensor
-
-    def __init__(self, hidden: int = 8, memory: int = 0, season: float = 0.5) -> None:
+    def __init__(self, hidden: int = 8, memory: int = 0) -> None:
         super().__init__()
         self.encoder = nn.LSTM(2, memory, batch_first=True) if memory else None
         self.asset = nn.Linear(len(ASSET_FEATURES) + len(MARKET_FEATURES) + memory, hidden)
         self.score = nn.Linear(hidden, 1, bias=False)
         self.market = nn.Linear(len(MARKET_FEATURES) + hidden, hidden)
         self.exposure = nn.Linear(hidden, 1)
-        self.register_buffer("season", torch.tensor(season))
         with torch.no_grad():
             self.score.weight.mul_(0.1)
             self.exposure.weight.mul_(0.1)
@@ -53,41 +48,33 @@ class SharedNetwork(nn.Module):
         mean = (hidden * here).sum(1) / here.sum(1).clamp_min(1)
         pooled = torch.tanh(self.market(torch.cat([seen.market, mean], -1)))
         share = torch.sigmoid(START + self.exposure(pooled).squeeze(-1))
-        return score + self.season * seen.season - seen.log_volatility, share
+        return score - seen.log_volatility, share
 
 
 class FeatureTensors:
     """`Features` as tensors of single precision, of K closes."""
 
-    def __init__(
-        self, assets: Tensor, market: Tensor, months: Tensor, log_volatility: Tensor, listed: Tensor, season: Tensor
-    ) -> None:
+    def __init__(self, assets: Tensor, market: Tensor, months: Tensor, log_volatility: Tensor, listed: Tensor) -> None:
         self.assets = assets
         self.market = market
         self.months = months
         self.log_volatility = log_volatility
         self.listed = listed
-        self.season = season
 
     @classmethod
     def of(cls, features: Features) -> FeatureTensors:
         """The features, converted."""
-        assets, market, months, log_volatility, season = (
+        assets, market, months, log_volatility = (
             torch.as_tensor(each, dtype=torch.float32)
-            for each in (features.assets, features.market, features.months, features.log_volatility, features.season)
+            for each in (features.assets, features.market, features.months, features.log_volatility)
         )
-        return cls(assets, market, months, log_volatility, torch.as_tensor(features.listed), season)
+        return cls(assets, market, months, log_volatility, torch.as_tensor(features.listed))
 
     def at(self, rows: Tensor) -> FeatureTensors:
         """What is seen at some of the closes [...], flattened."""
         rows = rows.flatten()
         return FeatureTensors(
-            self.assets[rows],
-            self.market[rows],
-            self.months[rows],
-            self.log_volatility[rows],
-            self.listed[rows],
-            self.season[rows],
+            self.assets[rows], self.market[rows], self.months[rows], self.log_volatility[rows], self.listed[rows]
         )
 
     @classmethod
@@ -99,7 +86,6 @@ class FeatureTensors:
             torch.cat([part.months for part in parts]),
             torch.cat([part.log_volatility for part in parts]),
             torch.cat([part.listed for part in parts]),
-            torch.cat([part.season for part in parts]),
         )
 
 

@@ -180,6 +180,5 @@ def _select(tensors: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch
 def _network(state: dict[str, torch.Tensor]) -> SharedNetwork:
     memory = state["encoder.weight_hh_l0"].shape[1] if "encoder.weight_hh_l0" in state else 0
     network = SharedNetwork(state["score.weight"].shape[1], memory)
-    # A policy from before there was a season has no weight for it.
-    network.load_state_dict({"season": torch.tensor(0.0), **state})
+    network.load_state_dict(state)
     return network.requires_grad_(False)

@@ -48,8 +48,6 @@ class SharedSettings(Settings):
     """Width of every layer."""
     memory: int = Field(default=0, ge=0)
     """Units of an LSTM over the last twelve months; 0: none. It added nothing to the slow features before 1960."""
-    season: float = Field(default=0.5, ge=0)
-    """Weight of an asset's season in its score; it is not learned."""
     members: int = Field(default=6, ge=1)
     """Networks trained from different seeds, whose portfolios are averaged."""
     updates: int = Field(default=200, ge=1)
@@ -131,7 +129,7 @@ def _train_member(
     generator = torch_generator(draws)
     with torch.random.fork_rng():
         torch.manual_seed(int(draws.generate_state(1)[0]))
-        network = SharedNetwork(settings.hidden, settings.memory, settings.season)
+        network = SharedNetwork(settings.hidden, settings.memory)
     if parent is not None:
         network = copy.deepcopy(parent).requires_grad_(True)
     algorithm = _sdpo(network, sequences, settings)

@@ -1,12 +1,9 @@
-import json
-
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load, save
 
 from portfolio_sdpo.errors import CheckpointError
-from portfolio_sdpo.portfolio.features import REACH, SEASON_DAYS, SEASONS, YEAR, compute_features
+from portfolio_sdpo.portfolio.features import REACH, compute_features
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.shared_network import SharedNetwork
 from portfolio_sdpo.portfolio.shared_policy import SHIPPED, SharedPolicy, Vintage, load_shipped_policy
@@ -54,7 +51,7 @@ def test_what_comes_after_a_close_changes_no_feature_and_no_proposal():
     changed = Market(MARKET.dates, MARKET.tickers, other, MARKET.listed)
     for market in (changed, MARKET.until(999)):
         then, now = compute_features(market, rows), compute_features(MARKET, rows)
-        for name in ("assets", "market", "months", "log_volatility", "listed", "season"):
+        for name in ("assets", "market", "months", "log_volatility", "listed"):
             assert np.array_equal(getattr(then, name), getattr(now, name)), name
         assert np.array_equal(POLICY.propose(market, rows), POLICY.propose(MARKET, rows))
 
@@ -67,45 +64,8 @@ def test_a_decision_equals_the_row_of_a_run_over_the_whole_past():
 
 
 def test_nothing_before_its_reach_counts():
-    market = draw_noise(REACH + 300, 4, seed=2)
-    cut = market.between(market.dates[-REACH])
-    assert np.array_equal(POLICY.allocate(cut), POLICY.allocate(market))
-    assert POLICY.allocate(market.between(market.dates[-2000])) != pytest.approx(POLICY.allocate(market))
-
-
-def test_a_season_is_the_coming_month_of_earlier_years():
-    market, row = draw_noise(1500, 4, seed=9), 1400
-    excess = np.log(market.gross_returns[:, 1:]) - np.log(market.gross_returns[:, :1])
-    earned, lengths = np.zeros(4), []
-    for year in range(1, 6):
-        day = market.dates[row] - np.timedelta64(round(365.25 * year), "D")
-        month = (market.dates > day) & (market.dates <= day + np.timedelta64(SEASON_DAYS, "D"))
-        moves = excess[month].sum(axis=0)
-        earned += moves - moves.mean()
-        lengths.append(month.sum())
-    volatility = np.sqrt((excess[row - YEAR + 1 : row + 1] ** 2).mean(axis=0))
-    expected = earned / (volatility * np.sqrt(SEASONS * np.mean(lengths)))
-    assert compute_features(market, np.array([row])).season[0] == pytest.approx(expected)
-
-
-def test_an_asset_without_earlier_years_has_no_season():
-    listed = MARKET.listed.copy()
-    listed[:1300, 1] = False
-    young = Market(MARKET.dates, MARKET.tickers, MARKET.gross_returns, listed)
-    season = compute_features(young, np.array([1499])).season[0]
-    assert season[0] == 0.0 and np.all(season[1:] != 0.0)
-
-
-def test_a_policy_from_before_there_was_a_season_has_none():
-    torch.manual_seed(0)
-    network = SharedNetwork(season=0.0).requires_grad_(False)
-    policy = SharedPolicy((Vintage(np.datetime64("1990-06-01"), (network,)),))
-    content = policy.to_bytes()
-    length = int.from_bytes(content[:8], "little")
-    record = json.loads(content[8 : 8 + length])["__metadata__"]
-    tensors = load(content)
-    del tensors["0.0.season"]
-    assert np.array_equal(SharedPolicy.from_bytes(save(tensors, record)).allocate(MARKET), policy.allocate(MARKET))
+    cut = MARKET.between(MARKET.dates[-REACH])
+    assert np.array_equal(POLICY.allocate(cut), POLICY.allocate(MARKET))
 
 
 def test_at_no_deviation_weights_are_equal_and_fully_invested():
