@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,11 +30,14 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 PAGES = ROOT / "docs" / "notebooks"
 COMMAND = "make notebooks"
+WIDTH = 100
 COLOURS = 48
 """Of a figure; lines and their blurred edges need no more."""
 SOURCE = "source_sha256"
 """Entry of a notebook's metadata: the hash of the code that its outputs are from."""
 _KERNEL = "this-interpreter"
+_WHOLE = re.compile(r"\$[^$]+\$|`[^`]+`")
+"""Formulas and code are not broken."""
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -152,7 +156,7 @@ def render(name: str, notebook: NotebookNode) -> dict[str, bytes]:
     parts = [f"<!-- Made from notebooks/{name}.ipynb by `{COMMAND}`. -->"]
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            parts.append(_LINK.sub(_move_link, cell.source))
+            parts.append(_wrap(_LINK.sub(_move_link, cell.source)))
             continue
         parts.append(f"```python\n{cell.source}\n```")
         for output in cell.outputs:
@@ -162,10 +166,25 @@ def render(name: str, notebook: NotebookNode) -> dict[str, bytes]:
                 files[figure] = base64.b64decode(data["image/png"])
                 parts.append(f"![Figure {len(files)}]({figure})")
             elif "text/markdown" in data:
-                parts.append(data["text/markdown"])
+                parts.append(_wrap(data["text/markdown"]))
             else:
                 parts.append(f"```text\n{_strip_lines(read_text(output) or '')}\n```")
     return {f"{name}.md": ("\n\n".join(parts) + "\n").encode()} | files
+
+
+def _wrap(prose: str) -> str:
+    """Markdown with paragraphs and points of lists as wide as other pages."""
+    lines: list[str] = []
+    for block in re.split(r"\n(?=[-*] |\n)", prose.strip("\n")):
+        begin, text = re.fullmatch(r"(\n*(?:[-*] )?)(.*)", block, re.DOTALL).groups()  # type: ignore[union-attr]
+        if text.startswith(("|", "#", " ", "`" * 3)):
+            lines.append(block)
+            continue
+        indent = " " * len(begin.strip("\n"))
+        words = _WHOLE.sub(lambda match: match[0].replace(" ", "\0"), " ".join(text.split()))
+        wrapped = textwrap.wrap(words, WIDTH - len(indent), break_long_words=False, break_on_hyphens=False)
+        lines.append(begin + f"\n{indent}".join(wrapped).replace("\0", " "))
+    return "\n".join(lines)
 
 
 def _strip_lines(text: str) -> str:

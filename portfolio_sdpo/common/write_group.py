@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from portfolio_sdpo.common.files import sync_directory, write_new_file
-
-_THREADS = 4
-"""They wait for the disk more than they work."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +28,17 @@ class WriteGroup:
     whose names begin with a dot.
     """
 
-    def __init__(self, unsynced: Iterable[Path] = ()) -> None:
-        """unsynced: folders in which others may have made files or folders that are not on the disk yet."""
+    def __init__(self, pool: Executor, unsynced: Iterable[Path] = ()) -> None:
+        """pool: writes the files. unsynced: folders in which something may be that is not on the disk yet."""
+        self._pool = pool
         self._unsynced = set(unsynced)
         self._staged: list[Staged] = []
-        self._pool = ThreadPoolExecutor(_THREADS)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=True)
+        wait([staged.written for staged in self._staged])
         for staged in self._staged:
             staged.temporary.unlink(missing_ok=True)
 
@@ -61,7 +58,8 @@ class WriteGroup:
             self._make(path.parent)
             os.replace(staged.temporary, path)
             self._unsynced.add(path.parent)
-        list(self._pool.map(sync_directory, self._unsynced))
+        for folder in self._unsynced:  # mostly the first one brings the others to the disk as well
+            sync_directory(folder)
         self._unsynced.clear()
 
     def publish_existing(self, path: Path) -> None:

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 """Rows × columns, NaN = no value."""
 Look = Literal[
-    "returns in percent", "returns", "gross returns", "volumes", "flags", "rates", "negative numbers", "sums of money"
+    "returns in percent",
+    "returns",
+    "gross returns",
+    "volumes",
+    "flags",
+    "rates",
+    "negative numbers",
+    "sums of money",
+    "numbers of rows",
 ]
 
 WINDOW = 250
@@ -76,6 +84,8 @@ def describe_values(values: Values) -> list[Look | None]:
     volumes = (scatter > 0.3) & ((enough & whole & (median >= 100) & (jump > 0.1)) | (many & (jump > 0.25)))
     flags = many & whole & (least == 0) & (most <= 6) & (most > 0)
     rates = many & (least >= 0) & (most < 0.002) & still
+    # From 0 or 1 on, one more in every row; no price does that.
+    counters = many & (values[:1] <= 1).all(axis=0) & (np.diff(values, axis=0) == 1).all(axis=0)
     looks: list[Look | None] = []
     for column in range(window.shape[1]):
         if returns[column]:
@@ -86,6 +96,7 @@ def describe_values(values: Values) -> list[Look | None]:
             kinds: list[tuple[np.ndarray, Look]] = [
                 (below, "negative numbers"),
                 (many & (median > MOST_MONEY), "sums of money"),
+                (counters, "numbers of rows"),
                 (volumes, "volumes"),
                 (flags, "flags"),
                 (rates, "rates"),

@@ -67,7 +67,9 @@ def to_wide(frame: pd.DataFrame) -> pd.DataFrame:
         index = index.tz_localize(None)  # the exchange's own calendar day, not UTC's
     index = index.normalize().as_unit(DATE_UNIT)
     index.name = "date"
-    result = frame.astype("float64").set_axis(index, axis=0).set_axis([str(name) for name in frame.columns], axis=1)
+    result = (
+        frame.astype("float64").set_axis(index, axis=0).set_axis([str(name) for name in frame.columns.tolist()], axis=1)
+    )
     result.columns.name = "ticker"
     return result.sort_index(axis=0, kind="stable").sort_index(axis=1)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -173,11 +173,10 @@ class Store:
         empty = dict.fromkeys(prices.frame.columns.difference(frame.columns), "It has no price.")
         frequency = recognise_frequency(pd.DatetimeIndex(frame.index))
         companions = {kind: encode_parquet(align_companion(table, frame)) for kind, table in prices.companions.items()}
-        with ThreadPoolExecutor(1) as pool:  # neither of the two holds the interpreter
-            hashing = pool.submit(content_hash, frame)
+        with ThreadPoolExecutor(2) as pool, self._writing(pool) as group:
+            hashing = pool.submit(content_hash, frame)  # while the file is made: neither holds the interpreter
             content = encode_parquet(frame)
             sha256 = hashing.result()
-        with self._writing() as group:
             current = self._current(name)
             before = None if current is None else self._manifest(name, current)
             if base is not None and current != base and (before is None or before.sha256 != sha256):
@@ -195,7 +194,7 @@ class Store:
                 parent_manifest=current,
                 source=request.source,
                 request=request,
-                tickers=tuple(frame.columns),
+                tickers=tuple(frame.columns.tolist()),
                 start=frame.index[0].date(),
                 end=frame.index[-1].date(),
                 rows=len(frame),
@@ -326,14 +325,14 @@ class Store:
         return digest
 
     @contextmanager
-    def _writing(self) -> Iterator[WriteGroup]:
+    def _writing(self, pool: Executor) -> Iterator[WriteGroup]:
         """Only one process writes at a time, so what lies around unfinished was left by one that was killed."""
         objects, names = self.root / "objects", self.root / "names"
         try:
             new = {folder.parent for folder in (self.root, *self.root.parents) if not folder.exists()}
             for folder in (objects, names):
                 folder.mkdir(parents=True, exist_ok=True)
-            with hold_lock(self.root / ".lock"), WriteGroup({self.root, objects} | new) as group:
+            with hold_lock(self.root / ".lock"), WriteGroup(pool, {self.root, objects} | new) as group:
                 for pattern in ("objects/*/.*", "objects/.*", "names/.*"):
                     for left_over in self.root.glob(pattern):
                         left_over.unlink()

@@ -21,6 +21,7 @@ h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 4px; font-weight: 650; }
 h2 { font-size: 1.12rem; margin: 0; font-weight: 650; }
 p { margin: 0 0 10px; max-width: 96ch; }
 .sub, figcaption, caption, .note { color: var(--muted); }
+.sub { max-width: none; }
 .lead { margin: 14px 0 18px; font-size: 1.05rem; }
 figcaption, .note, caption { font-size: .86rem; }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(168px, 1fr)); gap: 12px; margin: 0 0 16px; }

@@ -154,6 +154,36 @@ def test_pointer_to_another_name_is_refused(store: Store):
 # Kills and rivals
 
 
+def test_the_name_changes_last_and_only_when_everything_else_is_on_the_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    """What a cut of the power may undo is what was not synced: nothing that the name leads to is among it."""
+    events: list[int | Path] = []
+    fsync, replace = os.fsync, os.replace
+
+    def watched_fsync(handle: int) -> None:
+        fsync(handle)
+        events.append(os.fstat(handle).st_ino)
+
+    def watched_replace(source: Path, target: Path) -> None:
+        events.append(Path(target))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    save(store, "n", OLD)
+    pointer = store.root / "names" / "n"
+    objects = [*files(store, "parquet"), *files(store, "json")]
+    names = [event for event in events if isinstance(event, Path)]
+    assert names[-1] == pointer and sorted(names[:-1]) == sorted(objects)
+    first, last = events.index(names[0]), events.index(pointer)
+    assert {path.stat().st_ino for path in objects} <= set(events[:first])
+    assert pointer.stat().st_ino in events[:last]
+    folders = {folder for path in objects for folder in (path.parent, path.parent.parent, store.root)}
+    assert {folder.stat().st_ino for folder in folders} <= set(events[events.index(names[-2]) : last])
+    assert events[-1] == pointer.parent.stat().st_ino
+
+
 def test_left_overs_of_killed_writers_are_ignored_and_swept(store: Store):
     save(store, "n", OLD)
     left_overs = [files(store, "parquet")[0].with_name(".x.parquet.abc"), store.root / "names" / ".n.abc"]

@@ -65,7 +65,10 @@ def render() -> None:
         "Annual growth against the realised CVaR of every strategy, with intervals.",
         legend=True,
     )
-    st.caption("Annual growth against realised CVaR, with intervals. Points further up and to the right are better.")
+    st.caption(
+        f"Annual growth against realised CVaR{'' if cut else ', with intervals'}. Points further up and to the right "
+        "are better; hollow ones are behind the shield."
+    )
     _differences(lines)
 
 

@@ -117,7 +117,7 @@ def _backtest_form(snapshots: tuple[str, ...]) -> BacktestRequest | None:
             key=f"shield-{preset}",
             help="Also show every agent behind the shield, which moves weights to cash until the CVaR limit holds.",
         )
-        with st.expander("More"):
+        with st.expander("Caps and more"):
             limits = _limits("backtest", "no limit")
             processes = st.number_input(RUN_LABELS["jobs"], value=1, step=1)
             config = _config("backtest")
@@ -158,7 +158,7 @@ def _retrain_form(snapshots: tuple[str, ...]) -> RetrainRequest | None:
             RUN_LABELS["holdout"], value=126, step=1, help="The last sessions, on which models are evaluated."
         )
         seed = two.number_input(RUN_LABELS["seed"], value=None, step=1, placeholder="the champion's, or 0")
-        with st.expander("More"):
+        with st.expander("Caps and more"):
             limits = _limits("retrain", "no limit" if champion is None else "the champion's")
             config = _config("retrain")
         if not st.form_submit_button(BUTTONS["retrain"], type="primary", icon=":material/play_arrow:"):

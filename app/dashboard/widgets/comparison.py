@@ -14,14 +14,11 @@ from portfolio_sdpo.report.sections import COLUMNS, format_figure, format_interv
 
 from ..data.comparison import Line, pair_returns
 
-SYMBOLS = {"agent": "circle", "shielded": "circle-open", "benchmark": "square"}
-"""Of a point, by the kind of strategy."""
-
 
 def render_results(lines: Sequence[Line], *, cut: bool = False) -> str:
     """A row per line: its α and limit, its figures with their intervals, and whether the limit was kept.
 
-    cut: the figures are those of common sessions, and have no intervals.
+    cut: the figures are those of a part of the days, and have no intervals.
     """
     rows = []
     for line in lines:
@@ -43,7 +40,7 @@ def render_results(lines: Sequence[Line], *, cut: bool = False) -> str:
     headings.insert(headings.index("CVaR") + 1, "Kept")
     caption = (
         "CVaR is the mean of the worst fraction α of the returns over the horizon of each backtest. "
-        + ("There are no intervals for common sessions. " if cut else "Small print: intervals, as in each report. ")
+        + ("There are no intervals for a part of the days. " if cut else "Small print: intervals, as in each report. ")
         + "With several seeds, the row shows the middle seed, and “seeds” the range over all of them."
     )
     return table(caption, headings, rows)
@@ -93,7 +90,7 @@ def draw_risk_and_return(lines: Sequence[Line]) -> Spec:
             "marker": {
                 "size": 11,
                 "color": colour,
-                "symbol": SYMBOLS.get(line.group.kind, "circle"),
+                "symbol": _find_symbol(line),
                 "line": {"width": 2, "color": colour},
             },
             "hovertemplate": "%{fullData.name}<br>CVaR %{x:.1%}<br>growth %{y:.1%}<extra></extra>",
@@ -147,3 +144,9 @@ def draw_risk_and_return(lines: Sequence[Line]) -> Spec:
         "annotations": notes,
     }
     return {"data": data, "layout": layout}
+
+
+def _find_symbol(line: Line) -> str:
+    """Of a point: agents are round, and whatever is behind the shield is hollow."""
+    shape = "square" if line.group.kind == "benchmark" else "circle"
+    return f"{shape}-open" if line.group.name.endswith(" + shield") else shape

@@ -23,6 +23,7 @@ from portfolio_sdpo.backtest.record import list_records, read_config, read_table
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, missing_runs, read_json, write_content
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
+from portfolio_sdpo.portfolio.agent import AgentSettings
 from portfolio_sdpo.prices.prices import DATE_UNIT
 
 DIGITS = 6
@@ -57,7 +58,10 @@ class BacktestFolder:
             return False
         settings = self.config["settings"]
         declared = experiment.backtest(self.label, settings["seeds"]).model_dump(mode="json")
-        return bool({**declared, "seeds": settings["seeds"]} == settings)
+        try:
+            return _complete({**declared, "seeds": settings["seeds"]}) == _complete(settings)
+        except ValueError:
+            return False  # of a version that had other settings
 
     def read(self, name: str) -> pd.DataFrame:
         """`equity`, `weights` or, of an agent, `trace`; of a record the columns that are kept."""
@@ -140,6 +144,15 @@ def write_records(
         paths.append(out / experiment.name / f"{name}.json")
         write_content(paths[-1], _format(_make_record(experiment, each)).encode())
     return paths
+
+
+def _complete(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a backtest, its agents' with the fields that were added since they were written down."""
+    agents = [
+        {**agent, "settings": AgentSettings.model_validate(agent["settings"]).model_dump(mode="json")}
+        for agent in settings["agents"]
+    ]
+    return {**settings, "agents": agents}
 
 
 def _make_record(experiment: StocksExperiment, backtest: BacktestFolder) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from portfolio_sdpo.experiments.statistics.report import render_statistics
+from portfolio_sdpo.experiments.stocks.attribution import LAGS
 from portfolio_sdpo.experiments.stocks.declared import StocksExperiment
 from portfolio_sdpo.experiments.stocks.summary import StocksSummary, StrategySummary
 from portfolio_sdpo.experiments.tables import (
@@ -33,6 +34,7 @@ def render_stocks(summary: StocksSummary) -> RenderableType:
         _comparisons(agents),
         Text(""),
         *_start_dates(summary),
+        *_parts(agents),
         Text("The paper's claims", style="bold"),
         *_claims(summary),
         *render_statistics(summary.statistics, form=".3f"),
@@ -84,6 +86,19 @@ def _comparisons(agents: dict[str, StrategySummary]) -> Table:
     return table
 
 
+def _parts(agents: dict[str, StrategySummary]) -> list[RenderableType]:
+    """Where the growth comes from; nothing where there is no 1/N to measure it by."""
+    if all(label.timing is None for label in agents.values()):
+        return []
+    table = _table("log growth by", "exposure", "timing", "choice", *(f"{lag} ago" if lag else "now" for lag in LAGS))
+    for name, label in agents.items():
+        growth: list[str | Text] = [_mean(label.exposure, "+.2f")]
+        growth += [_interval(each, "+.2f", spread=False) for each in (label.timing, label.choice)]
+        follows = (NONE if each is None else f"{each:+.2f}" for each in label.follows or (None,) * len(LAGS))
+        table.add_row(Text(name, style="bold"), *growth, *follows)
+    return [table, Text("")]
+
+
 def _start_dates(summary: StocksSummary) -> list[RenderableType]:
     """Final wealth by start date; nothing where there is only one."""
     if len(summary.starts) < 2:
@@ -128,7 +143,9 @@ def _note(summary: StocksSummary) -> str:
         f"{_benchmark_alpha(summary)}). broken: share of seeds whose CVaR lies below the bound, by however "
         "little. cash: mean weight. "
         "turn.: turnover a year. training CVaR: mean of the learner's own estimate, in log growth; beyond: share of "
-        "updates in which it lies below the bound."
+        "updates in which it lies below the bound. exposure: the mean invested share of 1/N's growth; timing: being "
+        "invested when 1/N grows; choice: which stocks. now, 10 ago, 20 ago: correlation of the invested share with "
+        f"1/N's growth over {horizon} sessions that end so many sessions before the decision."
     )
 
 

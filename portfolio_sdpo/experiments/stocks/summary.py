@@ -24,10 +24,11 @@ from portfolio_sdpo.experiments.engine.folders import experiment_folder, write_j
 from portfolio_sdpo.experiments.paper.claims import QUESTION_D
 from portfolio_sdpo.experiments.paper.verdicts import Judgement, judge
 from portfolio_sdpo.experiments.statistics.evidence import SCORE, Evidence, RunEvidence, SeedStatistics
+from portfolio_sdpo.experiments.stocks.attribution import Attribution, average_follows
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment, other_starts
 from portfolio_sdpo.experiments.stocks.records import BacktestFolder, Tables, read_tables, select_backtests
 from portfolio_sdpo.experiments.tables import MeanInterval
-from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
+from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR, Array
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, max_drawdown, window_returns
 from portfolio_sdpo.portfolio.shield import CvarLimit
 
@@ -58,6 +59,8 @@ class TrackSummary:
     """share of updates in which that estimate lies below the bound"""
     training_worst: float | None = None
     """the lowest estimate"""
+    attribution: Attribution | None = None
+    """of an agent, where 1/N is there to measure it by"""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,12 @@ class StrategySummary:
     """final wealth less that of PPO with the same seed"""
     to_equal_weight: MeanInterval | None
     """final wealth less that of 1/N"""
+    exposure: MeanInterval | None = None
+    """log growth by holding its mean share of 1/N, by timing, and by choice of stocks, see `attribution`"""
+    timing: MeanInterval | None = None
+    choice: MeanInterval | None = None
+    follows: tuple[float | None, ...] = ()
+    """correlation of the invested share with the market's last window, and with earlier ones"""
 
 
 @dataclass(frozen=True)
@@ -161,9 +170,11 @@ def summarise_stocks(
 def summarise_tracks(tables: Tables, limits: dict[str, CvarLimit]) -> list[TrackSummary]:
     """Each strategy and seed of the tables, measured by its own limit."""
     weights, traces = split_by_track(tables.weights), split_by_track(tables.trace)
+    equities = split_by_track(tables.equity)
+    market = _grow(equities[EQUAL_WEIGHT, None]) if (EQUAL_WEIGHT, None) in equities else None
     return [
-        _summarise_track(name, seed, equity, weights[name, seed], traces.get((name, seed)), limits[name])
-        for (name, seed), equity in split_by_track(tables.equity).items()
+        _summarise_track(name, seed, equity, weights[name, seed], traces.get((name, seed)), limits[name], market)
+        for (name, seed), equity in equities.items()
     ]
 
 
@@ -263,6 +274,7 @@ def _summarise_track(
     weights: pd.DataFrame,
     trace: pd.DataFrame | None,
     limit: CvarLimit,
+    market: Array | None,
 ) -> TrackSummary:
     returns = equity["return"].to_numpy(dtype=np.float64)[1:]
     windows = window_returns(returns, limit.horizon)
@@ -275,6 +287,11 @@ def _summarise_track(
             "training_breaks": float((risk < trace["bound"].to_numpy(dtype=np.float64)).mean()),
             "training_worst": float(risk.min()),
         }
+    # On the last date nothing is decided any more.
+    cash = weights["CASH"].to_numpy(dtype=np.float64)[:-1]
+    parts = None
+    if market is not None and seed is not None and len(market) == len(cash):
+        parts = Attribution.of(1.0 - cash, _grow(equity), market, limit.horizon)
     return TrackSummary(
         strategy=name,
         seed=seed,
@@ -282,11 +299,17 @@ def _summarise_track(
         max_drawdown=float(max_drawdown(returns)),
         realised_cvar=realised,
         broken=None if realised is None else realised < limit.bound,
-        # On the last date nothing is decided any more.
-        cash=float(weights["CASH"].iloc[:-1].mean()),
+        cash=float(cash.mean()),
         turnover=float(equity["turnover"].iloc[:-1].mean()) * SESSIONS_PER_YEAR,
+        attribution=parts,
         **training,
     )
+
+
+def _grow(equity: pd.DataFrame) -> Array:
+    """[T] log growth from each day to the next."""
+    growth: Array = np.log1p(equity["return"].to_numpy(dtype=np.float64)[1:])
+    return growth
 
 
 def _summarise_strategy(
@@ -297,6 +320,8 @@ def _summarise_strategy(
     broken = [track.broken for track in own if track.broken is not None]
     worst = [track.training_worst for track in own if track.training_worst is not None]
     one_n = next((track.final_wealth for track in tracks if track.strategy == EQUAL_WEIGHT), None)
+
+    parts = [track.attribution for track in own if track.attribution is not None]
 
     def over(figure: str) -> MeanInterval | None:
         return _distance(tracks, name, figure)
@@ -317,6 +342,10 @@ def _summarise_strategy(
         training_worst=min(worst, default=None),
         to_ppo=_paired_distance(tracks, name, BASELINE) if agent and name != BASELINE else None,
         to_equal_weight=_distance(tracks, name, "final_wealth", one_n) if agent and one_n is not None else None,
+        exposure=MeanInterval.of(each.exposure for each in parts),
+        timing=MeanInterval.of(each.timing for each in parts),
+        choice=MeanInterval.of(each.choice for each in parts),
+        follows=average_follows(parts),
     )
 
 

@@ -28,7 +28,7 @@ class Table:
     def from_frame(cls, frame: pd.DataFrame) -> Table:
         """A copy of the frame."""
         values = np.array(frame.to_numpy(dtype="float64").T, order="C")
-        return cls(frame.index.to_numpy().astype("datetime64[D]"), tuple(frame.columns), values)
+        return cls(frame.index.to_numpy().astype("datetime64[D]"), tuple(frame.columns.tolist()), values)
 
     def frame(self) -> pd.DataFrame:
         """The table as date × ticker."""

@@ -39,12 +39,12 @@ def find_melted(table: RawTable, date: int) -> tuple[int, int] | None:
         return None
     name, value = table.names[others[0]], table.names[others[1]]
     is_melted = normalise_name(name) in _NAMES and (normalise_name(value) in PRICE or value == "0")
-    is_stacked = has_no_name(name) and value == "0"
+    is_stacked = has_no_name(name) and (normalise_name(value) in PRICE or value == "0")
     if not (is_melted or is_stacked):
         return None
     [column], _ = table.load([others[0]], [])
     known = [text for each in column.dropna().unique() if (text := str(each).strip())]
-    if not _holds_words(cells_of(table, others[0])) and not all(map(_is_security, known)):
+    if not known or (not _holds_words(cells_of(table, others[0])) and not all(map(_is_security, known))):
         return None  # the numbers of some variable, and no names
     _refuse_fields(table, (others[0], others[1]), known)
     return others[0], others[1]

@@ -128,7 +128,7 @@ def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str
     if tickers is not None and not frame.index.is_unique and options.layout is None:
         refuse_series_of_one_name(table, plan, dates.days, tickers)
     if options.layout is None and reading.returns is None and not reading.exchange_rates:
-        wanted = [ticker for ticker in frame.columns if ticker in reading.tickers]
+        wanted = [ticker for ticker in frame.columns.tolist() if ticker in reading.tickers]
         check_values(frame[wanted] if wanted else frame, plan)
     adjustment = table.facts.adjustment or infer_adjustment(plan.layout, used.name, table.names)
     return Prices(
@@ -145,7 +145,7 @@ def _read_table(table: RawTable, plan: Plan, reading: Reading, name_of_file: str
             *table.facts.notes,
         ),
         companions=_read_companions(table, plan, used, arrange),
-        currencies=_read_units(table, plan, used, frame) | _read_currencies(table, plan, list(frame.columns)),
+        currencies=_read_units(table, plan, used, frame) | _read_currencies(table, plan, frame.columns.tolist()),
     )
 
 
@@ -215,7 +215,7 @@ def _read_units(table: RawTable, plan: Plan, used: Candidate, frame: pd.DataFram
         owners = used.tickers or tuple(frame.columns)
         return {ticker.strip(): unit for ticker, unit in zip(owners, units, strict=True) if unit}
     if plan.layout == "wide":
-        return {ticker: unit[1] for ticker in frame.columns if (unit := split_unit(ticker)) is not None}
+        return {ticker: unit[1] for ticker in frame.columns.tolist() if (unit := split_unit(ticker)) is not None}
     unit = split_unit(used.name)
     return {} if unit is None else dict.fromkeys(frame.columns, unit[1])
 
@@ -294,7 +294,7 @@ def _explain(plan: Plan, used: Candidate, adjustment: Adjustment) -> tuple[str, 
 
 def _warn_of_currencies(plan: Plan, frame: pd.DataFrame) -> list[str]:
     """USD at 1.07 in the rates of the ECB is no price of a dollar."""
-    if plan.layout != "wide" or frame.shape[1] < 2 or not all(name in CURRENCIES for name in frame.columns):
+    if plan.layout != "wide" or frame.shape[1] < 2 or not all(name in CURRENCIES for name in frame.columns.tolist()):
         return []
     one = frame.columns[0]
     return [

@@ -24,6 +24,7 @@ _UNITS = {"returns": "decimal", "returns in percent": "percent", "gross returns"
 _REASONS = {
     "sums of money": "holds sums of money that no security costs, such as the value of a company",
     "negative numbers": "holds mostly negative numbers, which prices are not",
+    "numbers of rows": "counts the rows",
     "volumes": "holds numbers that jump like volumes and not like prices",
     "flags": "holds a few whole numbers, zero among them, like flags and not like prices",
     "rates": "holds tiny numbers that hardly ever change, like rates and not like prices",
@@ -43,7 +44,7 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
     looks = describe_values(values)
     odd = {
         ticker: look
-        for ticker, look in zip(frame.columns, looks, strict=True)
+        for ticker, look in zip(frame.columns.tolist(), looks, strict=True)
         if look is not None and not (look == "rates" and _PAIR.fullmatch(ticker))
     }
     as_prices = spell_option(plan.layout)
@@ -94,7 +95,7 @@ def check_values(frame: pd.DataFrame, plan: Plan) -> None:
 
 def _find_doubles(frame: pd.DataFrame, values: Values) -> tuple[str, str] | None:
     """A name and the same name with something behind a blank that move as one: `AAPL` and `AAPL TR`."""
-    places = {str(name): place for place, name in enumerate(frame.columns)}
+    places = {str(name): place for place, name in enumerate(frame.columns.tolist())}
     for name, place in places.items():
         owner = name.rpartition(" ")[0]
         if owner in places and find_twins(values, (places[owner], place)):
@@ -109,7 +110,7 @@ def _find_only_twins(frame: pd.DataFrame, values: Values) -> tuple[int, int] | N
     """
     unknown = [
         place
-        for place, name in enumerate(frame.columns)
+        for place, name in enumerate(frame.columns.tolist())
         if not looks_like_ticker(name) and not IDENTIFIER.fullmatch(str(name))
     ]
     twins = find_twins(values, unknown) if len(unknown) > 1 else None

@@ -37,3 +37,33 @@ def test_no_column_is_cut_off(browser: Any, filled_home: Path, screenshots: Path
     page.screenshot(path=screenshots / f"report-{name}.png", full_page=True)
     context.close()
     assert faults == []
+
+
+def test_a_drawdown_shows_its_days_in_every_figure(browser: Any, filled_home: Path):
+    """And all days again, when its button is pressed a second time."""
+    run = list_records(filled_home / "backtests")[-1]
+    page = browser.new_page()
+    page.goto((run / "report.html").as_uri())
+    shown = "[data-figure=equity]", "[data-figure=time-exposure]", "[data-figure=time-risk]"
+
+    def read_days() -> list[list[str]]:
+        return [
+            page.locator(name).evaluate("plot => plot.data.map((each) => [each.x.at(0), each.x.at(-1)]).sort()[0]")
+            for name in shown
+        ]
+
+    for name in shown:
+        page.locator(f"{name} .main-svg").first.wait_for(state="attached")
+    select = page.locator("select[data-detail=time]")
+    select.select_option(label="equal-weight")
+    whole = read_days()
+    button = page.locator("[data-panel=time]:not([hidden]) button.zoom").first
+    first, last = button.get_attribute("data-from"), button.get_attribute("data-to")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    for low, high in read_days():
+        assert first <= low <= high <= last
+    assert read_days() != whole
+    button.click()
+    assert read_days() == whole and button.get_attribute("aria-pressed") == "false"
+    page.close()

@@ -123,6 +123,14 @@ def test_records_are_of_declared_runs_and_a_damaged_one_is_named(home: Path):
         write_records(experiment.with_changes(iterations=2), root, out=home / "evidence")
     write_records(experiment, root, out=home / "evidence")
     path = home / "evidence" / "stocks" / "ppo-0.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "experiment": "stocks-april"}))
+    record = json.loads(path.read_text())
+    # A setting that was added since has its default, and one that nobody knows any more is another version's.
+    fields = record["config"]["settings"]["agents"][0]["settings"]
+    for settings, is_it in (({k: v for k, v in fields.items() if k != "limits"}, True), ({**fields, "old": 1}, False)):
+        record["config"]["settings"]["agents"][0]["settings"] = settings
+        path.write_text(json.dumps(record))
+        (found,) = [each for each in list_backtests(experiment, path.parent) if each.seeds]
+        assert found.matches(experiment) is is_it
+    path.write_text(json.dumps({**record, "experiment": "stocks-april"}))
     with pytest.raises(RunError, match=r"ppo-0\.json is not a record of a backtest of stocks"):
         summarise_stocks(experiment, home / "evidence" / "stocks")

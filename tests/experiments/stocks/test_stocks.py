@@ -12,6 +12,7 @@ from portfolio_sdpo.errors import RunError, SettingsError
 from portfolio_sdpo.experiments.paper.claims import QUESTION_D
 from portfolio_sdpo.experiments.paper.verdicts import judge
 from portfolio_sdpo.experiments.stocks import study as stocks_runs
+from portfolio_sdpo.experiments.stocks.attribution import LAGS, Attribution
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, STOCKS, StocksExperiment
 from portfolio_sdpo.experiments.stocks.figures import draw_stocks, make_stocks_figures
 from portfolio_sdpo.experiments.stocks.records import Tables, list_backtests
@@ -194,6 +195,29 @@ class TestSummary:
         assert sdpo.realised_cvar == pytest.approx(0.1) and not sdpo.broken
         assert falls.realised_cvar == pytest.approx(-0.1) and falls.broken
         assert one_n.seed is None and one_n.training_cvar is None and not one_n.broken
+
+    def test_growth_is_exposure_timing_and_choice(self):
+        """By hand: with 1/N at 10 % on the first day and a share of ¾ all the time there is nothing to time."""
+        ppo, _, sdpo, *_, one_n = summarise_tracks(KNOWN, LIMITS)
+        for track, wealth in ((ppo, 0.66), (sdpo, 1.21)):
+            parts = track.attribution
+            assert (parts.exposure, parts.timing) == (pytest.approx(0.75 * math.log(1.1)), pytest.approx(0.0))
+            assert parts.exposure + parts.choice == pytest.approx(math.log(wealth))
+            assert parts.follows == (None, None, None)  # the share never changes
+        assert one_n.attribution is None
+        changing = Attribution.of(np.array([0.0, 1.0, 1.0]), np.array([0.0, -0.1, 0.4]), np.array([0.3, -0.1, 0.4]), 1)
+        assert changing.exposure == pytest.approx(2 / 3 * 0.6) and changing.choice == pytest.approx(0.0)
+        assert changing.timing == pytest.approx(-2 / 3 * 0.3 + 1 / 3 * 0.3)
+
+    def test_what_a_share_follows(self):
+        market = np.random.default_rng(0).standard_normal(400) * 0.01
+        grown = np.concatenate([[0.0], market.cumsum()])
+        days = np.arange(400)
+        for place, lag in enumerate(LAGS):
+            share = grown[np.maximum(days - lag, 0)] - grown[np.maximum(days - lag - 5, 0)]
+            follows = Attribution.of(share, market, market, 5).follows
+            assert follows[place] == pytest.approx(1.0)
+            assert all(abs(other) < 0.5 for other in follows[:place] + follows[place + 1 :])
 
     def test_a_label_by_hand(self):
         labels = summarise_strategies(summarise_tracks(KNOWN, LIMITS), LIMITS, {"ppo": 10, "sdpo-0.1": 10})

@@ -20,13 +20,13 @@ def start(page: Any) -> None:
 
 def fill_caps(page: Any, groups: Path) -> None:
     """All caps that the commands have."""
-    page.get_by_text("More", exact=True).click()
+    page.get_by_text("Caps and more", exact=True).click()
     for label, text in (("Maximum weight per stock", "0.20"), ("Maximum turnover per decision", "0.50")):
         field = page.get_by_label(label, exact=True)
         field.fill(text)
         field.press("Tab")
     page.locator("[data-testid=stFileUploader] input[type=file]").set_input_files(groups)
-    page.locator("[data-testid=stFileUploaderFile]").wait_for()
+    page.get_by_text(groups.name, exact=True).wait_for()
 
 
 def test_a_backtest_started_here_finishes_and_appears(visit: Callable, work: str, work_home: Path, tmp_path: Path):

@@ -77,7 +77,7 @@ def test_figures_are_those_of_the_log(visit: Callable, filled: str, filled_home:
         float(np.expm1(rows["objective"]).tail(WINDOW).mean()), percent=True
     )
     assert figure_of(page, "risk-0") == format_value(float(np.expm1(rows["risk"]).tail(WINDOW).mean()), percent=True)
-    assert figure_of(page, "beyond-0") == f"{100 * (rows['regime'] == 'violated').mean():.1f} %"
+    assert figure_of(page, "beyond-0") == percent((rows["regime"] == "violated").mean())
     drawn = page.locator(".st-key-constraint-0 .js-plotly-plot").evaluate(
         "plot => [plot.data[0].y, plot.layout.shapes.find(each => each.type == 'line').y0]"
     )
