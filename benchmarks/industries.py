@@ -4,8 +4,10 @@
     python benchmarks/industries.py train --out vintages                # resumable; one file per vintage
     python benchmarks/industries.py walk --vintages vintages --out walk  # resumable; prints one JSON object
     python benchmarks/industries.py ship --vintages vintages --walk walk # writes the policy of the package
-    python benchmarks/industries.py walk --vintages shipped --start 1935 --end 1959 --late 5 --out late \
-        --strategies policy,equal-weight                                 # decided on closes that are a week old
+
+`walk` takes other years, fewer strategies, the policy of the package, and decisions on closes that are a week old:
+
+    python benchmarks/industries.py walk --vintages shipped --start 1935 --end 1959 --late 5 --out late
 
 The snapshot needs the ten industries of Kenneth French's library (source `french`) and a column RF, the one-month
 Treasury bill (`french`, dataset `factors`). Each vintage is trained on everything before its first year, and a day is
