@@ -162,16 +162,17 @@ def _make_record(experiment: StocksExperiment, backtest: BacktestFolder) -> dict
         command += f" --algorithms {backtest.label} --seeds {','.join(map(str, backtest.seeds))}"
     names = [name for name in _COLUMNS if name != "trace" or backtest.seeds]
     tables = {name: split_by_track(backtest.read(name)) for name in names}
-    tracks = []
+    tracks, days, updates = [], [], []
     for (strategy, seed), equity in tables["equity"].items():
         track: dict[str, Any] = {"strategy": strategy, "seed": seed}
-        track["days"] = [str(day.date()) for day in equity["date"]]
+        # All tracks of a backtest have the same days, and its seeds the same updates.
+        days = [str(day.date()) for day in equity["date"]]
         for name in names:
             table = tables[name][strategy, seed]
             track |= {column: _round(table[column]) for column in _COLUMNS[name]}
         if backtest.seeds:
             counts = tables["trace"][strategy, seed].groupby("date").size()
-            track["updates"] = [int(counts.get(day, 0)) for day in equity["date"]]
+            updates = [int(counts.get(day, 0)) for day in equity["date"]]
             track["bound"] = track["bound"][:1]
         tracks.append(track)
     kept = ("package_version", "data", "settings")
@@ -179,6 +180,8 @@ def _make_record(experiment: StocksExperiment, backtest: BacktestFolder) -> dict
         "experiment": experiment.name,
         "command": command,
         "config": {name: backtest.config[name] for name in kept},
+        "days": days,
+        "updates": updates,
         "tracks": tracks,
     }
 
@@ -186,7 +189,8 @@ def _make_record(experiment: StocksExperiment, backtest: BacktestFolder) -> dict
 def _read_record(experiment: StocksExperiment, path: Path) -> BacktestFolder:
     record = read_json(path)
     try:
-        found = BacktestFolder(path, record["config"], tuple(record["tracks"]))
+        calendar = {name: record[name] for name in ("days", "updates")}
+        found = BacktestFolder(path, record["config"], tuple({**track, **calendar} for track in record["tracks"]))
         if record["experiment"] != experiment.name:
             raise ValueError(f"it is of {record['experiment']}")
         for name in ("equity", "weights", *(("trace",) if found.seeds else ())):
@@ -220,13 +224,16 @@ def _round(values: pd.Series[Any]) -> list[float]:
 
 def _format(record: dict[str, Any]) -> str:
     """Indented, but each column on one line."""
-    tracks = record["tracks"]
-    hidden = [
-        {name: f"@{place}{name}@" if isinstance(values, list) else values for name, values in track.items()}
-        for place, track in enumerate(tracks)
-    ]
-    text = json.dumps({**record, "tracks": hidden}, indent=2)
-    for place, track in enumerate(tracks):
-        for name, values in track.items():
-            text = text.replace(f'"@{place}{name}@"', json.dumps(values))
+    columns: list[str] = []
+
+    def hide(values: Any, name: str) -> Any:
+        if not isinstance(values, list) or name == "tracks":
+            return values
+        columns.append(json.dumps(values))
+        return f"@{len(columns) - 1}@"
+
+    tracks = [{name: hide(values, name) for name, values in track.items()} for track in record["tracks"]]
+    text = json.dumps({**{name: hide(values, name) for name, values in record.items()}, "tracks": tracks}, indent=2)
+    for place, column in enumerate(columns):
+        text = text.replace(f'"@{place}@"', column)
     return text + "\n"
