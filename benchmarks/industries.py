@@ -5,6 +5,10 @@
     python benchmarks/industries.py walk --vintages vintages --out walk  # resumable; prints one JSON object
     python benchmarks/industries.py ship --vintages vintages --walk walk # writes the policy of the package
 
+`walk` takes other years, fewer strategies, the policy of the package, and decisions on closes that are a week old:
+
+    python benchmarks/industries.py walk --vintages shipped --start 1935 --end 1959 --late 5 --out late
+
 The snapshot needs the ten industries of Kenneth French's library (source `french`) and a column RF, the one-month
 Treasury bill (`french`, dataset `factors`). Each vintage is trained on everything before its first year, and a day is
 decided by the latest vintage from before it. Decisions are weekly and traded at the next close for 5 bps; cash earns
@@ -32,7 +36,7 @@ from portfolio_sdpo.portfolio.cvar_limit import CvarLimit
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.return_measures import conditional_value_at_risk, window_returns
 from portfolio_sdpo.portfolio.shared_agent import SharedAgent
-from portfolio_sdpo.portfolio.shared_policy import SHIPPED, SharedPolicy, join_vintages
+from portfolio_sdpo.portfolio.shared_policy import SHIPPED, SharedPolicy, join_vintages, load_shipped_policy
 from portfolio_sdpo.portfolio.shared_training import SharedSettings, train_policy
 from portfolio_sdpo.prices.load import load_prices
 
@@ -50,6 +54,19 @@ RIVALS = (
 )
 LIMIT = CvarLimit()
 FEE = 0.0005
+
+
+class Late:
+    """A strategy that sees no close of the last few sessions: what is left of it does not come from stale prices."""
+
+    def __init__(self, inner, sessions: int) -> None:
+        self.inner = inner
+        self.sessions = sessions
+        self.every = inner.every
+        self.name = inner.name
+
+    def decide(self, history: Market, held):
+        return self.inner.decide(history.until(len(history) - 1 - self.sessions), held)
 
 
 class Always:
@@ -76,6 +93,8 @@ def load_market(snapshot: str) -> tuple[Market, str]:
 
 
 def load_vintages(folder: Path) -> SharedPolicy:
+    if str(folder) == "shipped":
+        return load_shipped_policy()
     return join_vintages([SharedPolicy.load(folder / f"{year}.safetensors") for year in YEARS], {})
 
 
@@ -89,17 +108,19 @@ def train(market: Market, folder: Path) -> None:
             print(path, flush=True)
 
 
-def walk(market: Market, vintages: Path, folder: Path) -> dict:
+def walk(market: Market, vintages: Path, folder: Path, names: list[str], years: tuple[int, int], late: int) -> dict:
     folder.mkdir(parents=True, exist_ok=True)
     policy = load_vintages(vintages)
     strategies = {"policy": Always(policy), "sdpo": SharedAgent(policy, LIMIT, fee=FEE)}
     strategies |= {name: make_benchmark(name, LIMIT) for name in RIVALS}
+    strategies = {name: strategies[name] for name in names}
     for name, strategy in strategies.items():
         path = folder / f"{name}.npz"
         if path.exists():
             continue
-        last = market.dates[market.dates < np.datetime64(f"{END + 1}-01-01")][-1]
-        track = simulate(market, ShieldedStrategy(strategy, LIMIT), start=f"{START}-01-01", end=last, fee=FEE)
+        last = market.dates[market.dates < np.datetime64(f"{years[1] + 1}-01-01")][-1]
+        decided = Late(strategy, late) if late else strategy
+        track = simulate(market, ShieldedStrategy(decided, LIMIT), start=f"{years[0]}-01-01", end=last, fee=FEE)
         deviations = [row["deviation"] for row in getattr(strategy, "trace", [])]
         np.savez(
             path,
@@ -202,12 +223,18 @@ def main() -> None:
     parser.add_argument("--snapshot", default="industries")
     parser.add_argument("--vintages", type=Path, default=Path("vintages"))
     parser.add_argument("--out", "--walk", dest="folder", type=Path)
+    parser.add_argument("--start", type=int, default=START, help="first year of the walk")
+    parser.add_argument("--end", type=int, default=END, help="last year of the walk")
+    parser.add_argument("--late", type=int, default=0, help="sessions before a decision that it does not see")
+    parser.add_argument("--strategies", default=",".join(("policy", "sdpo", *RIVALS)))
     options = parser.parse_args()
     market, digest = load_market(options.snapshot)
     if options.step == "train":
         train(market, options.folder or options.vintages)
     elif options.step == "walk":
-        print(json.dumps(walk(market, options.vintages, options.folder or Path("walk")), indent=2))
+        names, years = options.strategies.split(","), (options.start, options.end)
+        found = walk(market, options.vintages, options.folder or Path("walk"), names, years, options.late)
+        print(json.dumps(found, indent=2))
     else:
         ship(market, digest, options.vintages, options.folder or Path("walk"))
 

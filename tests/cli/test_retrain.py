@@ -53,7 +53,7 @@ def test_exit_codes(config: str):
     assert again["outcome"] == "promoted" and again["new"] is False and again["model_id"] == again["champion_id"]
     # Limits from options count before those of the file. Nothing but cash keeps within nothing.
     strict = call("--config", config, "--holdout", "20", "--bound", "-0.000001", "--fee-bps", "9000", code=3)
-    assert strict.stdout.startswith("Kept: ") and "the limit of -0.0001 %" in strict.stdout
+    assert strict.stdout.startswith("Kept: ") and "the limit of −0.0001\xa0%" in strict.stdout
     failed = call("--snapshot", "nowhere", code=1)
     assert "Error: " in failed.stderr and "nowhere" in failed.stderr
     with Registry.open() as registry:
