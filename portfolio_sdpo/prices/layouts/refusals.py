@@ -137,7 +137,9 @@ def _spell_reading(table: RawTable, date: int) -> str:
     prices = find_columns(table.names, PRICE) or [
         column
         for column, name in enumerate(table.names)
-        if column != date and normalise_name(name) not in NEVER_PRICES and holds_numbers(cells_of(table, column))
+        if column != date
+        and normalise_name(name) not in (*NEVER_PRICES, *TICKER, *_OPTIONS)
+        and holds_numbers(cells_of(table, column))
     ]
     if not prices:
         return ""
