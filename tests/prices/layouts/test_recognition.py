@@ -44,6 +44,17 @@ def test_stacked_without_a_name(read):
     assert "dates from Date, tickers from the column without a name, prices from close" in prices.notes[0]
 
 
+def test_columns_named_after_currencies_are_read_with_a_warning(read):
+    notes = read("""
+        Date,EUR,USD
+        2020-01-02,1.5,1.6
+        2020-01-03,1.6,1.7
+    """).notes
+    (note,) = [note for note in notes if "currencies" in note]
+    assert note.startswith("The columns are named after currencies")
+    assert note.endswith("rename the columns to pairs such as EURUSD.")
+
+
 def test_wide(read):
     prices = read("""
         Date,AAPL,DOW
