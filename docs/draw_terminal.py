@@ -136,17 +136,22 @@ def record(path: Path) -> None:
         if status := os.waitpid(child, 0)[1]:
             sys.exit(f"The command ended with {status}.")
     header = {"version": 2, "width": WIDTH, "height": HEIGHT, "command": " ".join(COMMAND)}
-    # Cut at whole letters: what was read at once may end within one.
-    text, cuts = b"".join(content for _, content in events).decode(), []
-    size = 0
+    lines = [json.dumps([round(moment, 3), "o", text]) for moment, text in _split_pieces(events, home)]
+    path.write_text("\n".join([json.dumps(header), *lines]) + "\n", encoding="utf-8")
+
+
+def _split_pieces(events: Sequence[tuple[float, bytes]], home: str) -> Iterator[tuple[float, str]]:
+    """What was read at each moment, with `HOME` in place of the folder; neither a letter nor that name is cut."""
+    whole = b"".join(content for _, content in events)
+    text = whole.decode()
+    folders = [match.span() for match in re.finditer(re.escape(home), text)]
+    size = start = 0
     for moment, content in events:
         size += len(content)
-        cuts.append((moment, len(text.encode()[:size].decode(errors="ignore"))))
-    pieces = zip([0, *(cut for _, cut in cuts)], cuts, strict=False)
-    lines = [
-        json.dumps([round(moment, 3), "o", text[start:cut].replace(home, HOME)]) for start, (moment, cut) in pieces
-    ]
-    path.write_text("\n".join([json.dumps(header), *lines]) + "\n", encoding="utf-8")
+        cut = len(whole[:size].decode(errors="ignore"))
+        cut = next((end for begin, end in folders if begin < cut < end), cut)
+        yield moment, text[start:cut].replace(home, HOME)
+        start = cut
 
 
 def _read(terminal: int) -> bytes:

@@ -104,7 +104,7 @@ def store_outputs(notebook: NotebookNode) -> NotebookNode:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [tidy for output in _join_streams(cell.outputs) if (tidy := _tidy(output)) is not None]
+            cell.outputs = [_tidy(output) for output in _join_streams(cell.outputs)]
     notebook.metadata["language_info"] = {"name": "python"}
     notebook.metadata[SOURCE] = hash_code(notebook)
     return notebook

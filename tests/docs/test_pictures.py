@@ -77,6 +77,16 @@ def test_recording_holds_what_a_command_prints_and_no_place_of_this_machine(
     assert "tmp" not in words(drawn).replace(str(ROOT), "")
 
 
+def test_recording_cuts_neither_letters_nor_the_folder(terminal: ModuleType):
+    content, home = "in /tmp/a\u00e4 and /tmp/a\u00e4/b.\n".encode(), "/tmp/a\u00e4"
+    for first in range(len(content)):
+        for second in range(first, len(content)):
+            events = [(1.0, content[:first]), (2.0, content[first:second]), (3.0, content[second:])]
+            pieces = list(terminal._split_pieces(events, home))
+            assert [moment for moment, _ in pieces] == [1.0, 2.0, 3.0]
+            assert "".join(piece for _, piece in pieces) == f"in {terminal.HOME} and {terminal.HOME}/b.\n"
+
+
 def test_picture_of_the_demo_shows_all_of_it():
     drawn = (FIGURES / "demo.svg").read_text(encoding="utf-8")
     shown = words(drawn)

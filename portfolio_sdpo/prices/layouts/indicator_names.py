@@ -20,7 +20,7 @@ _RATIO = re.compile(
 _RATE = re.compile(
     r"(DGS|DTB|DFII|TB)\d+(MO|MS)?|DFF|FEDFUNDS|SOFR|EFFR|T\d+Y(\d+[YM]|IE|FF)\w*|MORTGAGE\d+US"
     r"|\d{1,2}[ _-]?([Mm]o|[Mm]onth|[Yy]r|[Yy]ear)s?|\d{1,2}Y|(BC|bc)_\d+(MONTH|YEAR|month|year)"
-    r"|(.*[ _])?(OAS|YTM)"
+    r"|.*[ _](OAS|YTM)"
 )
 """Interest rates and spreads under the names of FRED and of the US treasury: `10 Yr`; 3M is a company."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from portfolio_sdpo.prices.layouts.column_names import DATE, FIELDS, normalise_name
+from portfolio_sdpo.prices.layouts.column_names import DATE, FIELDS, PRICE, normalise_name
 
 Rows = list[list[Any]]
 """A line of names, and the rows below it."""
@@ -73,6 +73,8 @@ def _read_columns(document: dict[Any, Any]) -> Rows | None:
     """A ticker's columns, or its list of records, under its name: `{"AAPL": {"date": [...], "close": [...]}}`."""
     if not all(isinstance(value, dict) for value in document.values()) or not _are_tickers(list(document)):
         return None
+    if _name_fields(document):
+        return None
     rows: list[dict[str, Any]] = []
     for ticker, table in document.items():
         lists = {str(key): value for key, value in table.items() if isinstance(value, list)}
@@ -89,12 +91,12 @@ def _read_columns(document: dict[Any, Any]) -> Rows | None:
 
 
 def _read_shared_dates(document: dict[Any, Any]) -> Rows | None:
-    """Dates as one list and the prices of each ticker as another one, within an object of their own."""
+    """Dates as one list and the prices of each ticker as another one, within an object that is called after prices."""
     days = [value for key, value in document.items() if normalise_name(str(key)) in DATE and isinstance(value, list)]
-    inner = [value for value in document.values() if isinstance(value, dict)]
-    if len(days) != 1 or len(inner) != 1:
+    inner = [(normalise_name(str(key)), value) for key, value in document.items() if isinstance(value, dict)]
+    if len(days) != 1 or len(inner) != 1 or inner[0][0] not in (*_WRAPPERS, *PRICE):
         return None
-    columns = {str(key): value for key, value in inner[0].items()}
+    columns = {str(key): value for key, value in inner[0][1].items()}
     if not columns or not all(isinstance(each, list) and len(each) == len(days[0]) for each in columns.values()):
         return None
     return [["date", *columns], *map(list, zip(days[0], *columns.values(), strict=True))]
@@ -104,7 +106,8 @@ def _read_series(document: dict[Any, Any]) -> Rows | None:
     """Pairs of a date and a price under each ticker."""
     if not all(isinstance(value, list) and value for value in document.values()):
         return None
-    if not all(str(key).isupper() for key in document):  # CoinGecko's `prices` and `market_caps` are of one security
+    # CoinGecko's `prices` and `market_caps` are of one security.
+    if _name_fields(document) or not all(str(key).isupper() for key in document):
         return None
     pairs = [(ticker, pair) for ticker, series in document.items() for pair in series]
     if not all(isinstance(pair, list) and len(pair) == 2 and _is_number(pair[1]) for _, pair in pairs):
@@ -153,6 +156,11 @@ def _are_dates(keys: list[Any]) -> bool:
 def _are_tickers(keys: list[Any]) -> bool:
     """Whether these may name securities; a single one in small letters is `data` or the like."""
     return len(keys) > 1 or str(keys[0]).isupper()
+
+
+def _name_fields(document: dict[Any, Any]) -> bool:
+    """Whether a key is a field, so that the keys are those of one security: OPEN and LOW are tickers only elsewhere."""
+    return any(normalise_name(str(key)) in FIELDS for key in document)
 
 
 def _is_number(value: Any) -> bool:

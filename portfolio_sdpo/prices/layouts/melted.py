@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import pandas as pd
+
 from portfolio_sdpo.errors import LayoutError
 from portfolio_sdpo.prices.layouts.column_names import (
     FIELDS,
@@ -39,15 +41,23 @@ def find_melted(table: RawTable, date: int) -> tuple[int, int] | None:
         return None
     name, value = table.names[others[0]], table.names[others[1]]
     is_melted = normalise_name(name) in _NAMES and (normalise_name(value) in PRICE or value == "0")
-    is_stacked = has_no_name(name) and (normalise_name(value) in PRICE or value == "0")
-    if not (is_melted or is_stacked):
+    may_be_stacked = has_no_name(name) and (normalise_name(value) in PRICE or value == "0")
+    if not (is_melted or may_be_stacked):
         return None
-    [column], _ = table.load([others[0]], [])
+    [days, column], _ = table.load([date, others[0]], [])
     known = [text for each in column.dropna().unique() if (text := str(each).strip())]
+    if not is_melted and (len(known) < 2 or not _share_days(days, column)):
+        return None  # flags, days of the week or an exchange beside the prices of one security
     if not known or (not _holds_words(cells_of(table, others[0])) and not all(map(_is_security, known))):
         return None  # the numbers of some variable, and no names
     _refuse_fields(table, (others[0], others[1]), known)
     return others[0], others[1]
+
+
+def _share_days(days: pd.Series, names: pd.Series) -> bool:
+    """Whether a day has several names; one row that is there twice has but one."""
+    pairs = pd.DataFrame({"day": days.to_numpy(), "name": names.to_numpy()}).drop_duplicates()
+    return bool(pairs["day"].duplicated().any())
 
 
 def _are_whole(cells: Sequence[str]) -> bool:

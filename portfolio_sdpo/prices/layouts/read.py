@@ -269,7 +269,7 @@ def _describe(table: RawTable, plan: Plan, used: Candidate, options: LayoutOptio
     """Which layout, and which columns."""
     columns = [f"dates from {table.names[plan.date] or 'the column without a name'}"]
     if plan.ticker is not None:
-        columns.append(f"tickers from {table.names[plan.ticker]}")
+        columns.append(f"tickers from {table.names[plan.ticker] or 'the column without a name'}")
     elif plan.layout in ONE_FILE_PER_TICKER:
         columns.append("ticker from the name of the file")
     if plan.layout != "wide":
@@ -298,8 +298,8 @@ def _warn_of_currencies(plan: Plan, frame: pd.DataFrame) -> list[str]:
         return []
     one = frame.columns[0]
     return [
-        "The columns are called after currencies, and nothing says in which one these are priced: if the numbers are "
-        f"how many {one} another currency costs, they are no prices of {one}; rename the columns after pairs, as "
+        "The columns are named after currencies, and nothing says in which one these are priced: if the numbers are "
+        f"how many {one} another currency costs, they are no prices of {one}; rename the columns to pairs such as "
         f"EUR{one if one != 'EUR' else 'USD'}."
     ]
 

@@ -19,6 +19,7 @@ from portfolio_sdpo.prices.layouts.column_names import (
     SIDES,
     TICKER,
     WORTH,
+    find_columns,
     find_owner,
     is_field,
     is_index_name,
@@ -27,7 +28,7 @@ from portfolio_sdpo.prices.layouts.column_names import (
     may_be_ticker,
     normalise_name,
 )
-from portfolio_sdpo.prices.layouts.dates import looks_like_epochs
+from portfolio_sdpo.prices.layouts.dates import looks_like_dates, looks_like_epochs
 from portfolio_sdpo.prices.layouts.indicator_names import is_indicator, is_rate
 from portfolio_sdpo.prices.layouts.numbers import parse_number
 from portfolio_sdpo.prices.layouts.options import spell_option
@@ -102,24 +103,51 @@ def refuse_holdings(names: Sequence[str], price: str, ticker: str | None) -> Non
 def refuse_trades_and_options(table: RawTable, date: int) -> None:
     """A list of the user's trades, or a chain of options: a date has no price of a security in it."""
     words = {normalise_name(name): column for column, name in enumerate(table.names)}
+    # A chart has signals to buy and sell beside its bars or its closes, which are no trades.
+    may_be_trades = words.keys().isdisjoint((*OPEN, *HIGH, *LOW)) and not words.keys().isdisjoint((*AMOUNTS, *TICKER))
     # Ticks of an exchange say which side they were on, too, and have times.
     has_times = any(":" in cell or looks_like_epochs([cell]) for cell in cells_of(table, date))
     for word in _SIDES_OF_TRADES:
         cells = (
             {cell.lower() for cell in cells_of(table, words[word]) if cell}
-            if word in words and not has_times
+            if word in words and may_be_trades and not has_times
             else set()
         )
         if cells and cells <= _TRADES:
             raise LayoutError(
                 f"the column {table.names[words[word]]!r} says what was bought and sold, so that the file is a list of "
-                "trades and no table of prices; import the prices of these tickers."
+                f"trades and no table of prices: import the prices of these tickers{_spell_reading(table, date)}."
             )
-    if "strike" in words and not words.keys().isdisjoint(_OPTIONS):
+    found = [words[word] for word in ("strike", *_OPTIONS) if word in words]
+    if "strike" in words and len(found) > 1 and not all(_may_be_security(table, column) for column in found):
         raise LayoutError(
-            f"{table.names[words['strike']]!r} tells that the file holds options, of which there are many for a "
-            "security and a date; import the prices of what they are written on."
+            f"{table.names[words['strike']]!r} shows that the file holds options, of which there are many for a "
+            f"security and a date: import the prices of what they are written on{_spell_reading(table, date)}."
         )
+
+
+def _may_be_security(table: RawTable, column: int) -> bool:
+    """Whether a column is called like a ticker and holds numbers: STRIKE and RIGHT are tickers, too."""
+    cells = cells_of(table, column)
+    return looks_like_ticker(table.names[column]) and holds_numbers(cells) and not looks_like_dates(cells)
+
+
+def _spell_reading(table: RawTable, date: int) -> str:
+    """The end of a sentence with the option that reads the table as prices nevertheless."""
+    prices = find_columns(table.names, PRICE) or [
+        column
+        for column, name in enumerate(table.names)
+        if column != date
+        and normalise_name(name) not in (*NEVER_PRICES, *TICKER, *_OPTIONS)
+        and holds_numbers(cells_of(table, column))
+    ]
+    if not prices:
+        return ""
+    tickers = [table.names[column] for column in find_columns(table.names, TICKER) if column != date]
+    layout, options = ("long", {"ticker": tickers[0]}) if tickers else ("per-ticker", {})
+    return f", or read {table.names[prices[0]]} as prices with " + spell_option(
+        layout, **options, price=table.names[prices[0]]
+    )
 
 
 def refuse_fields(names: Sequence[str], prices: Sequence[str], fields: Sequence[str]) -> None:

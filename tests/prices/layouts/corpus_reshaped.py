@@ -92,6 +92,11 @@ CASES = [
     Case("stacked, with numbers of rows", numbered(melted(("AAPL", "MSFT"), "Date,level_1,0", by_name=False)), "m.csv", TWO),
     Case("stacked, without a name", melted(("AAPL", "MSFT"), "Date,,0", by_name=False), "m.csv", TWO),
     Case("stacked, a series of a name and columns of none", melted(("AAPL", "MSFT"), "Date,,close", by_name=False), "m.csv", TWO),
+    *(Case(f"{what} under {called or 'no name'} beside a price", rows(f"Date,{called},close", lambda d, k, flag=flag: f"{d},{flag(d, k)},{AAPL[k][CLOSE]}"), expected=ONE)
+      for called in ("", "Unnamed: 1") for what, flag in (
+          ("flags", lambda d, k: "XC"[k % 2]), ("few flags", lambda d, k: "" if k % 7 else "X"), ("an exchange", lambda d, k: "NYSE"),
+          ("a currency", lambda d, k: "USD"), ("days of the week", lambda d, k: f"{d:%a}".upper()))),
+    Case("flags beside a price, the last row twice", rows("Date,,close", lambda d, k: f"{d},{'XC'[k % 2]},{AAPL[k][CLOSE]}") + f"{DAYS[-1]},C,{AAPL[-1][CLOSE]}\n", expected={"AAPL": [*closes(), closes()[-1]]}),
     Case("a blank column before the price", rows("Date,,close", lambda d, k: f"{d},,{AAPL[k][CLOSE]}"), expected=ONE),
     Case("stacked, a series of a name", melted(("AAPL", "MSFT"), "Date,Ticker,Close", by_name=False), "m.csv", TWO),
     Case("melted fields, name by name", melted(("Close", "Volume"), which=(CLOSE, VOLUME)), refusal="'variable' names fields such as 'Close'.*keep the rows of one"),
@@ -114,6 +119,12 @@ CASES = [
     document("JSON, dates of prices", prices(), {"q": closes()}),
     document("JSON, under data", {"status": "ok", "data": {"AAPL": prices(), "MSFT": prices(MSFT)}}, TWO),
     document("JSON, dates apart", {"dates": DATES, "prices": {"AAPL": closes(), "MSFT": closes("MSFT")}}, TWO),
+    document("JSON, dates apart, under a price", {"dates": DATES, "adj_close": {"AAPL": closes(), "MSFT": closes("MSFT")}}, TWO),
+    *(document(f"JSON, dates apart, {key}", {"dates": DATES, key: {"AAPL": closes(), "MSFT": closes("MSFT")}}, refusal="no table that is understood")
+      for key in ("high", "volume", "market_cap", "returns")),
+    document("JSON, fields of pairs", {name: [(d, AAPL[k][place]) for k, d in enumerate(DATES)] for name, place in (("OPEN", OPEN), ("HIGH", HIGH), ("LOW", LOW), ("CLOSE", CLOSE))},
+             refusal="holds dates"),
+    document("JSON, fields of columns", {name: {"date": DATES, "value": closes(which=place)} for name, place in (("open", OPEN), ("close", CLOSE))}, refusal="no table that is understood"),
     document("JSON, of one security under data", {"data": {d: bar(k) for k, d in enumerate(DATES)}}, {"q": closes()}),
     document("Twelve Data, several securities", {t: {"meta": {"symbol": t}, "values": [{"datetime": d, "close": str(b[k][CLOSE])} for k, d in enumerate(DATES)], "status": "ok"}
                                                  for t, b in (("AAPL", AAPL), ("MSFT", MSFT))}, TWO),
@@ -125,8 +136,18 @@ CASES = [
     document("JSON, prices without dates", {"AAPL": closes(), "MSFT": closes("MSFT")}, refusal="holds dates"),
     # What is no table of prices
     Case("a list of trades", rows("Date,Ticker,Side,Quantity,Price", lambda d, k: f"{d},{('AAPL', 'MSFT')[k % 2]},{('Buy', 'SELL')[k % 3 // 2]},{10 + k},{(AAPL, MSFT)[k % 2][k][CLOSE]}"),
-         "t.csv", refusal="'Side' says what was bought and sold"),
-    Case("a chain of options", rows("quote_date,underlying_symbol,expiration,strike,option_type,last", lambda d, k: f"{d},SPY,2023-12-15,{400 + k},C,{AAPL[k][CLOSE]}"), refusal="holds options"),
+         "t.csv", refusal="'Side' says what was bought and sold", ways={
+             "--layout long:ticker=Ticker,price=Price": {t: [b[k][CLOSE] for k in range(len(DAYS)) if k % 2 == odd] for odd, (t, b) in enumerate((("AAPL", AAPL), ("MSFT", MSFT)))}}),
+    Case("a list of trades in one security", rows("Date,Type,Qty,Price", lambda d, k: f"{d},{('Buy', 'Sell')[k % 2]},{10 + k},{AAPL[k][CLOSE]}"), refusal="'Type' says what was bought and sold",
+         ways={"--layout per-ticker:price=Price": ONE}),
+    Case("signals beside bars", rows("Date,Open,High,Low,Close,Action", lambda d, k: f"{d},{','.join(str(AAPL[k][i]) for i in (OPEN, HIGH, LOW, CLOSE))},{('Buy', '', 'Sell')[k % 3]}"), expected=ONE),
+    Case("signals beside bars and volumes", rows("Date,Open,High,Low,Close,Qty,Action", lambda d, k: f"{d},{','.join(str(AAPL[k][i]) for i in (OPEN, HIGH, LOW, CLOSE, VOLUME))},{('Buy', 'Sell')[k % 2]}"), expected=ONE),
+    Case("signals beside closes", rows("Date,Close,Type", lambda d, k: f"{d},{AAPL[k][CLOSE]},{('Buy', 'Sell')[k % 2]}"), expected=ONE),
+    Case("a chain of options", rows("quote_date,underlying_symbol,expiration,strike,option_type,last", lambda d, k: f"{d},SPY,2023-12-15,{400 + k},C,{AAPL[k][CLOSE]}"), refusal="'strike' shows that the file holds options",
+         ways={"--layout per-ticker:price=last": ONE}),
+    Case("a chain of options in capitals", rows("DATE,TICKER,EXPIRY,STRIKE,RIGHT,MARK", lambda d, k: f"{d},SPY,20231215,{400 + k},C,{AAPL[k][CLOSE]}"), refusal="'STRIKE' shows that the file holds options",
+         ways={"--layout long:ticker=TICKER,price=MARK": {"SPY": closes()}}),
+    Case("STRIKE and RIGHT beside a ticker", rows("Date,STRIKE,RIGHT,MSFT", lambda d, k: f"{d},{AAPL[k][OPEN] * 3:.2f},{both(k, (CLOSE,))}"), "w.csv", {"RIGHT": closes(), "MSFT": closes("MSFT")}),
     Case("ticks with their side", rows("timestamp,symbol,side,size,price", lambda d, k: f"{d} 15:59:5{k % 9},AAPL,Buy,7,{AAPL[k][CLOSE]}"), "t.csv", ONE),
     Case("positions by ticker", rows("Date,AAPL_shares,AAPL_value,MSFT_shares,MSFT_value", lambda d, k: f"{d},10,{10 * AAPL[k][CLOSE]:.2f},5,{5 * MSFT[k][CLOSE]:.2f}"), "p.csv",
          refusal="'value' beside 'shares' may be what positions are worth", ways={
@@ -155,9 +176,10 @@ CASES = [
          "COTAHIST_A2023.TXT", refusal="B3's COTAHIST.*CODNEG.*PREULT"),
     # Tickers that are written like fields
     *(Case(f"{ticker} beside tickers", wide(ticker, "MSFT", "SAP"), "w.csv", named(ticker) | {"SAP": [round(3 * p, 2) for p in closes()[::-1]]})
-      for ticker in ("PX", "BID", "ASK", "MID", "LAST", "OPEN", "LOW", "NAV", "VOL", "KEY", "CASH")),
+      for ticker in ("PX", "BID", "ASK", "MID", "LAST", "OPEN", "LOW", "NAV", "VOL", "KEY", "CASH", "OAS")),
     *(Case(f"{ticker} asked for by the user", wide(ticker, "MSFT"), "w.csv", named(ticker), options={"tickers": [ticker, "MSFT"]})
-      for ticker in ("PX", "BID", "MID", "LAST", "CLOSE", "RATE")),
+      for ticker in ("PX", "BID", "MID", "LAST", "CLOSE", "RATE", "OAS")),
+    Case("LAST asked for beside a field that is no ticker", rows("Date,LAST,MSFT,VOLUME", lambda d, k: f"{d},{both(k, (CLOSE,))},{AAPL[k][VOLUME]}"), expected=ONE, options={"tickers": ["LAST", "MSFT"]}),
     *(Case(f"{ticker} beside one ticker", wide(ticker, "MSFT"), "w.csv", refusal=f"{ticker!r} may be the price of one security or a ticker",
            ways={f"--layout per-ticker:price={ticker}": {"w": closes()}, "--layout wide": named(ticker)}) for ticker in ("PX", "LAST")),
     Case("BID and ASK asked for by the user", rows("Date,BID,ASK", lambda d, k: f"{d},{both(k, (CLOSE,))}"), "w.csv",

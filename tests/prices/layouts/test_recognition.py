@@ -32,6 +32,29 @@ def table(prices: Prices) -> dict[str, dict[str, float]]:
 TWO_DAYS = {"2020-01-02": 74.33, "2020-01-03": 73.61}
 
 
+def test_stacked_without_a_name(read):
+    prices = read("""
+        Date,,close
+        2020-01-02,AAPL,74.33
+        2020-01-02,MSFT,158.62
+        2020-01-03,AAPL,73.61
+        2020-01-03,MSFT,156.57
+    """)
+    assert table(prices) == {"AAPL": TWO_DAYS, "MSFT": {"2020-01-02": 158.62, "2020-01-03": 156.57}}
+    assert "dates from Date, tickers from the column without a name, prices from close" in prices.notes[0]
+
+
+def test_columns_named_after_currencies_are_read_with_a_warning(read):
+    notes = read("""
+        Date,EUR,USD
+        2020-01-02,1.5,1.6
+        2020-01-03,1.6,1.7
+    """).notes
+    (note,) = [note for note in notes if "currencies" in note]
+    assert note.startswith("The columns are named after currencies")
+    assert note.endswith("rename the columns to pairs such as EURUSD.")
+
+
 def test_wide(read):
     prices = read("""
         Date,AAPL,DOW
