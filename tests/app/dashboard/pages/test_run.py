@@ -103,6 +103,7 @@ def test_wrong_settings_start_nothing(
         (b"ticker,group,max_weight\nAAPLE,tech,0.4\n", "AAPLE of the group tech", "did you mean 'AAPL'?"),
         ("ticker,group,max_weight\nAAPL,größte,0.4\n".encode("latin-1"), "this is not text", "save it as CSV in UTF-8"),
     ],
+    ids=["unknown-ticker", "latin-1"],
 )
 @pytest.mark.parametrize("kind", ["backtest", "retrain"])
 def test_a_wrong_group_starts_nothing(
