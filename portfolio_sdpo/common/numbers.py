@@ -1,6 +1,7 @@
-"""How numbers are written wherever a person reads them: a true minus, a space before the unit, a comma per thousand.
+"""How numbers are written in reports, on the dashboard and in the tables of backtests.
 
-The space is one that a line end does not part. Axes of figures are labelled by plotly, in a form of its own (`5%`).
+A true minus, a space before the unit, a comma per thousand. The space is one that a line end does not part. Axes of
+figures are labelled by plotly, in a form of its own (`5%`).
 """
 
 from __future__ import annotations

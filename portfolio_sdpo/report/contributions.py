@@ -22,7 +22,7 @@ from portfolio_sdpo.report.looks import Spec
 
 FEES = "fees"
 BARS = 15
-"""Stocks with a bar of their own."""
+"""Stocks with a bar of their own: those with the largest contributions, losses or gains."""
 _LOSS, _GAIN, _REST = "#D55E00", "#0072B2", "var(--muted)"
 
 

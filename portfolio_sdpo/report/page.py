@@ -131,12 +131,13 @@ SCRIPT = """
     return JSON.parse(text);
   };
 
-  // The days that figures over days show; null: all of them. Of a straight line its part in between.
+  // The days that figures over days show; null: all of them. Of a straight line its part in between; a bar is that of
+  // a month and stands at its first day.
   let days = null;
   const cut = (trace) => {
-    const [low, high] = days, {x, y} = trace;
-    const inside = (day) => low <= day && day <= high;
-    if (x.length === 2 && y[0] === y[1]) trace.x = x.map((day) => day < low ? low : day > high ? high : day);
+    const [low, high] = days, {x, y, type} = trace, bars = type === "bar";
+    const start = bars ? low.slice(0, 8) + "01" : low, inside = (day) => start <= day && day <= high;
+    if (x.length === 2 && y[0] === y[1] && !bars) trace.x = x.map((day) => day < low ? low : day > high ? high : day);
     else [trace.x, trace.y] = [x, y].map((values) => values.filter((_, place) => inside(x[place])));
   };
 

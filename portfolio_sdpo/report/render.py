@@ -151,7 +151,8 @@ class _Report:
             content += render_figure("time-risk", through_time.describe_risk(self.main.median))
         self._draw("time-measures", self._draw_measures)
         if self.specs["time-measures"]:
-            index = find_index(self.found, self.main.name)
+            # Whichever strategy is selected, so that one caption is right for all of them.
+            index = next(filter(None, (find_index(self.found, group.name) for group in self.found)), None)
             caption = rolling.describe_measures(
                 self.tracks[self.main.key], self.main.median, None if index is None else index.title
             )

@@ -109,10 +109,10 @@ def draw_rolling_measures(rows: pd.DataFrame, record: Mapping[str, Any], index: 
 
 
 def describe_measures(rows: pd.DataFrame, record: Mapping[str, Any], index: str | None) -> str:
-    """What stands below `draw_rolling_measures`."""
+    """What stands below `draw_rolling_measures`, in words that hold for every strategy with this index."""
     per_year = record.get("sessions_per_year")
     size = find_window(len(rows) - 1, per_year or SESSIONS_PER_YEAR)
-    beta = "" if index is None else f" Beta: how strongly it moved with {index}."
+    beta = "" if index is None else f" Beta: how strongly a strategy moves with {index}, which has none itself."
     return f"Over the {size} {name_session(per_year)}s up to each day. Sharpe ratio in excess of cash.{beta}"
 
 

@@ -27,6 +27,8 @@ SHIELD_CAPTION = (
     f"marks a day on which that fell by {CUT * 100:g} points or more."
 )
 CVAR_CAPTION = "Realised CVaR of each calendar year against the limit; hatched without the shield."
+BAR_DAYS = 22
+"""Width of a month's bar."""
 TRADING_CAPTION = "Top: what was traded in each month, over wealth. Bottom: fees paid so far, over wealth."
 
 
@@ -165,6 +167,7 @@ def draw_trading(rows: pd.DataFrame) -> Spec:
             "name": "traded in the month",
             "x": [str(day.date()) for day in months.index],
             "y": round_figures(months.to_numpy(), 4),
+            "width": BAR_DAYS * 24 * 3600 * 1000,  # plotly would make a single month a millisecond wide
             "marker": {"color": _STOCKS},
             "hovertemplate": "%{fullData.name}  %{y:.2f} ×<extra></extra>",
         },

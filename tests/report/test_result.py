@@ -171,6 +171,19 @@ def test_a_stock_has_one_colour_in_all_strategies(prices):
     assert spec["data"][-1]["fillcolor"] == figures.FILLS[3]
 
 
+def test_the_caption_of_the_measures_holds_for_every_strategy(prices):
+    """The index has no beta, and says so even where it is the main strategy."""
+    agents = make(prices, sessions=150, bootstrap=0)
+    benchmarks = [each for each in agents.metrics if each["kind"] == "benchmark"]
+    assert select_main(group_by_strategy(benchmarks)).name == "equal-weight"
+    equity = agents.equity[agents.equity["strategy"].isin(["equal-weight", "cash"])]
+    for record in (agents, dataclasses.replace(agents, metrics=benchmarks, equity=equity)):
+        page = Page(render_report(record))
+        drawn = json.loads(page.scripts["figures"])["specs"]["time-measures"]
+        assert {"beta" in {trace["name"] for trace in spec["data"]} for spec in drawn.values()} == {True, False}
+        assert "Beta: how strongly a strategy moves with equal-weight, which has none itself." in "".join(page.text)
+
+
 def test_many_stocks_are_gathered(prices):
     specs = json.loads(Page(render_report(make(prices, stocks=40, bootstrap=0))).scripts["figures"])["specs"]
     spec = specs["weights"]["s0"]

@@ -74,7 +74,7 @@ def find_whole_span(lines: Sequence[Line]) -> tuple[Any, Any]:
 def cut_to_span(lines: Sequence[Line], days: tuple[Any, Any]) -> list[Line]:
     """The lines between two days, each starting at 1, with the figures of these sessions alone.
 
-    A line without a session between them is left out.
+    A line without two sessions between them is left out.
     """
     low, high = map(pd.Timestamp, days)
     cut = []

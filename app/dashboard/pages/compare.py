@@ -52,10 +52,14 @@ def render() -> None:
         st.caption(
             "  \n".join(f"**{letter}** is {run.title}" for letter, run in zip(_letters(runs), runs, strict=True))
         )
+    chosen = {line.group.name: line.group.title for line in lines}
     lines, cut = _cut(lines)
     if not lines:
         st.info("None of them has these days: choose others.", icon=":material/info:")
         return
+    shown = {line.group.name for line in lines}
+    if without := [title for name, title in chosen.items() if name not in shown]:
+        st.caption(f"Without these days, and left out: {', '.join(without)}.")
     _curves(lines)
     st.subheader("Figures")
     show_html(render_results(lines, cut=cut))

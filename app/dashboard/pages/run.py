@@ -135,7 +135,7 @@ def _backtest_form(snapshots: tuple[str, ...]) -> BacktestRequest | None:
         fee_bps=_changed(fee_bps, base.fee_bps),
         cash=_changed(rate.strip(), str(base.cash)),
         shield=_changed(use_shield, base.shield),
-        **limits,
+        **_read_groups(limits),
         jobs=processes,
         config=config,
     )
@@ -168,7 +168,7 @@ def _retrain_form(snapshots: tuple[str, ...]) -> RetrainRequest | None:
         preset=preset if preset in PRESETS and (champion is not None or preset != "default") else None,
         update=update,
         **limit,
-        **limits,
+        **_read_groups(limits),
         holdout=holdout,
         seed=seed,
         config=config,
@@ -196,7 +196,10 @@ def _limit(key: str, usual: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limits(key: str, left: str) -> dict[str, Any]:
-    """Caps on stocks and on groups of them, and the limit on turnover; what is left out is as in the settings."""
+    """Caps on stocks and on groups of them, and the limit on turnover; what is left out is as in the settings.
+
+    The file with the groups is still in bytes: an error inside a form would cost it its button.
+    """
     weight, turnover = st.columns(2)
     found: dict[str, Any] = {
         "max_weight": weight.number_input(
@@ -216,11 +219,18 @@ def _limits(key: str, left: str) -> dict[str, Any]:
         help="Largest weights of groups, such as industries: columns ticker, group and max_weight, 0.4 = 40 %.",
     )
     if file is not None:
-        try:
-            found["groups"] = file.getvalue().decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise SettingsError("groups: this is not text in UTF-8; save it as CSV in UTF-8.") from None
+        found["groups"] = file.getvalue()
     return found
+
+
+def _read_groups(limits: dict[str, Any]) -> dict[str, Any]:
+    """What `_limits` found, with the groups as text."""
+    if "groups" not in limits:
+        return limits
+    try:
+        return limits | {"groups": limits["groups"].decode("utf-8-sig")}
+    except UnicodeDecodeError:
+        raise SettingsError("groups: this is not text in UTF-8; save it as CSV in UTF-8.") from None
 
 
 def _day(column: Any, label: str, usual: date | None, prices: str) -> date | None:

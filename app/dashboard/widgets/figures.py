@@ -88,6 +88,8 @@ def prepare_figure(spec: Spec, *, legend: bool = False, log: bool = False) -> tu
 def cut_to_days(spec: Spec, first: date, last: date) -> Spec:
     """The figure between two days; of a straight line its part in between.
 
+    A bar is that of a month and stands at its first day: it is shown if any day of its month is.
+
     >>> line = {"x": ["2020-01-01", "2020-01-02", "2020-01-03"], "y": [1, 2, 3]}
     >>> cut_to_days({"data": [line], "layout": {}}, date(2020, 1, 2), date(2020, 1, 3))["data"]
     [{'x': ['2020-01-02', '2020-01-03'], 'y': [2, 3]}]
@@ -95,10 +97,11 @@ def cut_to_days(spec: Spec, first: date, last: date) -> Spec:
     low, high = str(first), str(last)
 
     def cut(trace: Spec) -> Spec:
-        days, values = trace["x"], trace["y"]
-        if len(days) == 2 and values[0] == values[1]:
+        days, values, bars = trace["x"], trace["y"], trace.get("type") == "bar"
+        if len(days) == 2 and values[0] == values[1] and not bars:
             return trace | {"x": [min(max(day, low), high) for day in days]}
-        inside = [(day, value) for day, value in zip(days, values, strict=True) if low <= day <= high]
+        start = str(first.replace(day=1)) if bars else low
+        inside = [(day, value) for day, value in zip(days, values, strict=True) if start <= day <= high]
         return trace | {"x": [day for day, _ in inside], "y": [value for _, value in inside]}
 
     layout = spec["layout"]

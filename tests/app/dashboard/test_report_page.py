@@ -67,3 +67,29 @@ def test_a_drawdown_shows_its_days_in_every_figure(browser: Any, filled_home: Pa
     button.click()
     assert read_days() == whole and button.get_attribute("aria-pressed") == "false"
     page.close()
+
+
+def test_a_month_has_its_bar_if_any_of_its_days_is_shown(browser: Any, filled_home: Path):
+    """And bars that stand for calendar years stay."""
+    run = list_records(filled_home / "backtests")[-1]
+    page = browser.new_page()
+    page.goto((run / "report.html").as_uri())
+    for name in ("time-trading", "cvar"):
+        page.locator(f"[data-figure={name}] .main-svg").first.wait_for(state="attached")
+    read = "plot => plot.data.filter((each) => each.type === 'bar').map((each) => each.x)"
+    years = page.locator("[data-figure=cvar]").evaluate(read)
+    assert years and all(years)
+    button = page.locator("[data-panel=time]:not([hidden]) button.zoom").first
+    for first, last, months in (
+        ("2019-02-19", "2019-03-20", ["2019-02-01", "2019-03-01"]),
+        ("2019-03-04", "2019-03-08", ["2019-03-01"]),
+    ):
+        button.evaluate("(button, days) => [button.dataset.from, button.dataset.to] = days", [first, last])
+        button.click()
+        assert page.locator("[data-figure=time-trading]").evaluate(read) == [months]
+        bars = page.locator("[data-figure=time-trading] .bars path")
+        widths = bars.evaluate_all("all => all.map((each) => each.getBoundingClientRect().width)")
+        assert len(widths) == len(months) and min(widths) > 100
+        assert page.locator("[data-figure=cvar]").evaluate(read) == years
+        button.click()
+    page.close()

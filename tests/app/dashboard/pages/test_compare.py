@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_metrics
+from portfolio_sdpo.backtest.run import BacktestSettings
 from portfolio_sdpo.report.formats import share
+from portfolio_sdpo.report.result import run_backtest
 from portfolio_sdpo.report.sections import COLUMNS
 from portfolio_sdpo_app.dashboard.data.backtests import list_backtests, open_backtest
 from portfolio_sdpo_app.dashboard.data.comparison import (
@@ -22,6 +25,12 @@ from portfolio_sdpo_app.dashboard.data.comparison import (
 )
 
 from ..conftest import at_home
+
+PAGE = """
+from portfolio_sdpo_app.dashboard.pages import compare
+
+compare.render()
+"""
 
 
 def test_runs_side_by_side(visit: Callable, filled: str, filled_home: Path):
@@ -149,3 +158,21 @@ def test_one_backtest_and_one_strategy_can_be_named_in_the_address(visit: Callab
     assert [row.get_attribute("data-row") for row in rows.all()] == ["equal-weight", "cash"]
     page.locator("table:has(th:text('Excess growth')) tbody tr").first.wait_for()
     assert page.locator("table:has(th:text('Excess growth')) tbody tr").count() == 1
+
+
+def test_who_has_none_of_the_days_is_named(tmp_path: Path):
+    """A track that ends on 2019-02-15 needs two sessions to be shown."""
+    with at_home(tmp_path):
+        for end in ("2019-02-15", "2019-03-29"):
+            names = ("equal-weight", "cash")
+            run_backtest(BacktestSettings(strategies=names, start="2019-01-02", end=end, bootstrap=None))
+        short = next(run.id for run in list_backtests() if "2019-02-15" in str(open_backtest(run).record.config))
+        for first, without in (("2019-02-19", True), ("2019-02-15", True), ("2019-02-14", False)):
+            script = AppTest.from_string(PAGE, default_timeout=300)
+            script.query_params["from"] = first
+            script.run()
+            assert not script.exception
+            letter = "AB"[list(script.multiselect(key="runs").value).index(short)]
+            told = [each.value for each in script.caption if "left out" in each.value]
+            left_out = f"Without these days, and left out: {letter} · equal-weight, {letter} · cash."
+            assert told == ([left_out] if without else [])

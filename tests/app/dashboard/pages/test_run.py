@@ -97,18 +97,30 @@ def test_wrong_settings_start_nothing(
         assert jobs.list_jobs() == []
 
 
+@pytest.mark.parametrize(
+    ("content", "words", "advice"),
+    [
+        (b"ticker,group,max_weight\nAAPLE,tech,0.4\n", "AAPLE of the group tech", "did you mean 'AAPL'?"),
+        ("ticker,group,max_weight\nAAPL,größte,0.4\n".encode("latin-1"), "this is not text", "save it as CSV in UTF-8"),
+    ],
+    ids=["unknown-ticker", "latin-1"],
+)
 @pytest.mark.parametrize("kind", ["backtest", "retrain"])
-def test_a_wrong_group_starts_nothing(visit: Callable, empty: str, empty_home: Path, tmp_path: Path, kind: str):
+def test_a_wrong_group_starts_nothing(
+    visit: Callable, empty: str, empty_home: Path, tmp_path: Path, kind: str, content: bytes, words: str, advice: str
+):
     groups = tmp_path / "groups.csv"
-    groups.write_text("ticker,group,max_weight\nAAPLE,tech,0.4\n")
+    groups.write_bytes(content)
     visitor = visit()
     page = visitor.open(empty, f"run?what={kind}")
     fill_caps(page, groups)
-    page.get_by_role("button", name=f"Start the {kind}").click()
-    error = page.locator("[data-testid=stAlert]", has_text="Groups of stocks, CSV: AAPLE of the group tech")
+    button = page.get_by_role("button", name=f"Start the {kind}")
+    button.click()
+    error = page.locator("[data-testid=stAlert]", has_text=f"Groups of stocks, CSV: {words}")
     error.first.wait_for()
     visitor.settle()
-    assert "did you mean 'AAPL'?" in error.first.inner_text()
+    assert advice in error.first.inner_text()
+    assert button.is_visible()  # to try again
     with at_home(empty_home):
         assert jobs.list_jobs() == []
 
