@@ -6,8 +6,9 @@ python benchmarks/hedging.py [--rounds 1] [--measures variance,cvar,entropic,dev
 The loss of a `HedgingVectorEnv` is bounded by each measure in turn, with a distance of one standard error of its
 estimate (`confidence`); SDPO starts with phase I from a nearly uniform policy. Settings are the defaults, but for the
 policy's learning rate and its annealing, which shorten the run, and, with one round, whose rewards are small, for the
-barrier's η. `share` is the expected reward of the final policy, exactly, as a share of the optimum within the bound,
-`risk` its exact risk. An iteration has 2,560 steps and takes about a fifth of a second on a quiet machine.
+barrier's η and margin and five times the episodes. `share` is the expected reward of the final policy, exactly, as a
+share of the optimum within the bound, `risk` its exact risk. An iteration of five rounds has 2,560 steps and takes
+about a fifth of a second on a quiet machine.
 """
 
 import argparse

@@ -23,6 +23,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import argparse
 import hashlib
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,10 +114,16 @@ def walk(market: Market, vintages: Path, folder: Path, names: list[str], years: 
     policy = load_vintages(vintages)
     strategies = {"policy": Always(policy), "sdpo": SharedAgent(policy, LIMIT, fee=FEE)}
     strategies |= {name: make_benchmark(name, LIMIT) for name in RIVALS}
+    if unknown := sorted(set(names) - set(strategies)):
+        raise SystemExit(f"--strategies: there is no {', '.join(unknown)}; choose of {', '.join(strategies)}.")
     strategies = {name: strategies[name] for name in names}
+    walked = f"{years[0]} to {years[1]}, {late} sessions late, vintages {vintages}"
     for name, strategy in strategies.items():
         path = folder / f"{name}.npz"
         if path.exists():
+            stored = np.load(path)
+            if "walked" not in stored or str(stored["walked"]) != walked:
+                raise SystemExit(f"{path} is of another walk than {walked}: give another folder with --out.")
             continue
         last = market.dates[market.dates < np.datetime64(f"{years[1] + 1}-01-01")][-1]
         decided = Late(strategy, late) if late else strategy
@@ -129,8 +136,9 @@ def walk(market: Market, vintages: Path, folder: Path, names: list[str], years: 
             dates=track.dates[1:],
             turnover=track.turnover.mean() * 252,
             deviations=deviations,
+            walked=walked,
         )
-        print(path, flush=True)
+        print(path, file=sys.stderr, flush=True)
     return summarise(folder, list(strategies))
 
 

@@ -133,11 +133,14 @@ class SimplexHead(GaussianHead):
             self.initial[0] = start
 
     def limit(self, logits: Tensor) -> Tensor:
-        """Mean logits [..., A] of the network's output [..., A]; what is `UNLISTED` stays so."""
+        """Mean logits [..., A] of the network's output [..., A]; what is not listed stays out of reach.
+
+        What is held shifts the `UNLISTED` logits as well, by a few units at most: half-way tells both kinds apart.
+        """
         if self.bound is None:
             return logits
         bounded: Tensor = _Bounded.apply(logits, self.bound)  # type: ignore[no-untyped-call]
-        return torch.where(logits > UNLISTED, bounded, logits)
+        return torch.where(logits > UNLISTED / 2, bounded, logits)
 
     def to_executable(self, action: Tensor) -> Tensor:
         """Weights [..., A] of logits [..., A]."""

@@ -260,9 +260,8 @@ class CriticBank(nn.Module):
         a contraction, add up for ever.
         """
         critic = self[key]
-        features = features or self.extract(rollout)
         closed = rollout.ended if key[1] == 1 else rollout.terminated
-        here = critic.predict(features[key], levels)
+        here = critic.predict(features[key] if features else critic.trunk(rollout.observation), levels)
         ahead = here.roll(-1, 0)
         ends = rollout.ends
         open_ended = ends[~closed[ends]]

@@ -98,6 +98,21 @@ def test_the_start_is_all_in_cash():
     assert policy.head.to_executable(rollout.action)[:, 0].min() > 0.99
 
 
+@pytest.mark.parametrize("bound", [None, 3.0])
+def test_what_is_not_listed_is_not_bought_whatever_is_held(bound: float | None):
+    gross_returns, listed = random_paths(delisting=True)
+    codec = PathCodec(4, sees_held=True)
+    torch.manual_seed(0)
+    policy = Policy(codec, WeightSpace(0.0, 1.0, (4,)), (8, 8), logit_bound=bound)
+    with torch.no_grad():
+        policy.network.allocation.output.bias.zero_()
+        policy.network.allocation.from_held.weight.fill_(3.0)
+    codec.replay(*tensors(gross_returns, listed))
+    rollout = act_on_paths(policy, codec, 3, 0.01, torch.Generator().manual_seed(1))
+    weights = policy.head.to_executable(rollout.action)
+    assert weights[rollout.step >= 3, 2].max() < 1e-9
+
+
 def test_what_is_not_listed_is_not_bought():
     gross_returns, listed = random_paths(delisting=True)
     codec, policy = policy_on((gross_returns, listed), sees_held=False)

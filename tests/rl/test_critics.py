@@ -14,9 +14,10 @@ from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.errors import SettingsError
 from portfolio_sdpo.nn.networks import MeanCritic, ObservationCodec, Policy
 from portfolio_sdpo.nn.quantiles import midpoints
-from portfolio_sdpo.risk import Expectation, Variance
+from portfolio_sdpo.risk import Constraint, Expectation, Variance
+from portfolio_sdpo.rl.algorithms import Problem
 from portfolio_sdpo.rl.critics import CriticBank, CriticSettings, minibatches
-from portfolio_sdpo.rl.estimators.score import estimate_risk
+from portfolio_sdpo.rl.estimators.score import ScoreEstimator, estimate_risk
 from portfolio_sdpo.rl.past import batch_past
 from portfolio_sdpo.rl.rollout import Collector, Rollout
 
@@ -303,3 +304,18 @@ def test_minibatches_are_a_partition(count, parts):
 def test_wrong_settings_name_their_field(field, value):
     with pytest.raises(SettingsError, match=field):
         CriticSettings(kind="quantile", **{field: value})
+
+
+@pytest.mark.parametrize("fit_first", [True, False])
+def test_a_trunk_sees_a_rollout_once_for_each_state_of_the_critics_that_is_read(fit_first, by_hand):
+    """Before and after the fit; once where both readings are before it."""
+    settings = SMALL.model_copy(update={"fit_first": fit_first, "warm_up": 1})
+    constraints = tuple(map(Constraint.from_spec, ("expectation of pain <= 3 discount=1", "variance of pain <= 9")))
+    problem = Problem(discount=0.9, constraints=constraints)
+    torch.manual_seed(0)
+    estimator = ScoreEstimator(problem, LINE, settings, gae_lambda=0.9, pooled=True)
+    seen: list[int] = []
+    for critic in estimator.critics.averaged:
+        critic.trunk.register_forward_hook(lambda module, inputs, output: seen.append(len(output)))
+    estimator.fit_critics(by_hand([[1.0, 1.0]] * 3, [True] * 3), torch.Generator().manual_seed(0))
+    assert seen.count(6) == len(estimator.critics.keys) * (2 if fit_first else 1)

@@ -86,6 +86,7 @@ _TABLE_PHASE_ONE = SdpoSettings(
     **{
         **dict(_TABLE_SDPO),
         "phase_one": 1500,
+        "phase_one_entropy": 0.0,
         "actor": ActorSettings(hidden=(), learning_rate=1e-2),
         "critic": CriticSettings(**{**dict(_TABLE_CRITIC), "transitions": 2000}),
         "epochs": 2,

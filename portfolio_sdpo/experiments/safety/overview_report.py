@@ -130,6 +130,8 @@ def _beside(task: TaskOverview) -> str:
 
 def _lead(overview: SafetyOverview) -> str:
     ahead, known = overview.ahead
+    if known == 0:
+        return "No task has both a run of SDPO and a published result within the bound."
     return (
         f"SDPO is within the bound and at or above the best published result within it on {ahead} of {known} tasks "
         "where there are both."

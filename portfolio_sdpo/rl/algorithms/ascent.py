@@ -31,9 +31,9 @@ class ActorSettings(Settings):
     """Iterations over which the learning rate falls linearly to a tenth of itself; 0 keeps it."""
     initial_std: float = Field(default=0.5, gt=0)
     """Standard deviation at the start, continuous actions only."""
-    logit_bound: float | None = Field(default=None, gt=0)
+    logit_bound: float | None = Field(default=None, gt=0, le=10)
     """Of a policy of weights: the largest size of a mean logit, so that no weight is ever out of reach of its gradient
-    (`nn.networks.SimplexHead`); None leaves them free."""
+    (`nn.heads.SimplexHead`); None leaves them free."""
 
     added_later: ClassVar[frozenset[str]] = frozenset({"logit_bound"})
 

@@ -61,9 +61,11 @@ class BarrierSettings(PpoSettings):
 
     def find_unused_additions(self) -> dict[str, Any]:
         found = super().find_unused_additions()
-        if self.phase_one:
+        if self.phase_one and self.phase_one_entropy:
             # Before there was a bonus, phase I was another one.
             found.pop("phase_one_entropy", None)
+        elif self.phase_one:
+            found["phase_one_entropy"] = True
         return found
 
 
@@ -146,9 +148,8 @@ class Sdpo(Algorithm):
         super().__init__(settings, problem, policy)
         self.estimator = self.make_estimator(codec)
         self.register_critics(self.estimator)
-        # Of a density the entropy has no upper bound: a bonus would only widen it.
-        entropy = settings.phase_one_entropy if isinstance(action_space, spaces.Discrete) else 0.0
-        monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one, entropy)
+        bonus = choose_entropy(settings, action_space)
+        monitor = ConstraintMonitor(self, problem.constraints, settings.smoothing, settings.phase_one, bonus)
         self.pricing = self.make_pricing(monitor)
         if settings.backup is not None:
             self.backup = Backup(settings.backup, self.policy, problem)
@@ -203,6 +204,17 @@ class Sdpo(Algorithm):
 
     def optimisers(self) -> Sequence[torch.optim.Optimizer]:
         return [*self.ascent.optimisers(), *self.estimator.optimisers()]
+
+
+def choose_entropy(settings: BarrierSettings, action_space: spaces.Space[Any]) -> float:
+    """The weight of phase I's entropy bonus; none for a density, whose entropy has no upper bound."""
+    if isinstance(action_space, spaces.Discrete):
+        return settings.phase_one_entropy
+    if settings.phase_one_entropy not in (0.0, BarrierSettings.model_fields["phase_one_entropy"].default):
+        raise SettingsError(
+            "phase_one_entropy: only policies over finitely many actions have this bonus; leave it out here."
+        )
+    return 0.0
 
 
 def make_estimator(settings: SdpoSettings, problem: Problem, codec: ObservationCodec, policy: Policy) -> AnyEstimator:

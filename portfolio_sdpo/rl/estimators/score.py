@@ -105,7 +105,7 @@ class ScoreEstimator:
         features = self.critics.extract(rollout)
         valuations = {} if self.critics.settings.fit_first else self._read(rollout, features)
         log: LogRow = dict(self.critics.fit(rollout, generator, features))
-        valuations = valuations or self._read(rollout)
+        valuations = valuations or self._read(rollout, self.critics.extract(rollout))
         if self.backward_critics is not None:
             # Read before they learn from the rollout: what they explain of it is then no memory of it.
             read = [valuations[key] for key in self.nonlinear_keys]
@@ -113,7 +113,7 @@ class ScoreEstimator:
             self.backward_critics.fit_to_past(rollout, expected, generator)
         return valuations, log | {"explained_variance": self._explain(rollout, valuations[self.objective_key])}
 
-    def _read(self, rollout: Rollout, features: Features | None = None) -> Valuations:
+    def _read(self, rollout: Rollout, features: Features) -> Valuations:
         return {key: self.read(key, rollout, features) for key in self.critics.keys}
 
     def read(self, key: SignalKey, rollout: Rollout, features: Features | None = None) -> Valuation:

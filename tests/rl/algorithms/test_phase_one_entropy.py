@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from torch import nn
 
 from portfolio_sdpo.envs.exact import evaluate_hedging, solve_hedging
 from portfolio_sdpo.envs.hedging import HedgingVectorEnv, observe
-from portfolio_sdpo.errors import InfeasibleConstraintError
+from portfolio_sdpo.errors import InfeasibleConstraintError, SettingsError
+from portfolio_sdpo.nn.networks import ObservationCodec
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import Ipo, IpoSettings, Problem, Sdpo, SdpoSettings
 from portfolio_sdpo.rl.algorithms.pricing import HALF_LIFE, ConstraintMonitor
@@ -127,3 +129,20 @@ def test_runs_with_phase_one_are_other_runs_than_before_it_and_those_without_the
 
     assert "phase_one_entropy" in unused()
     assert "phase_one_entropy" not in unused(phase_one=5)
+
+
+def test_a_run_with_phase_one_and_without_the_bonus_is_that_of_before_there_was_one():
+    """Computed by the version before the bonus."""
+    assert fingerprint_of(SdpoSettings(phase_one=5, phase_one_entropy=0.0)) == "6e79fa826c704a41"
+    assert fingerprint_of(SdpoSettings(phase_one=5)) != "6e79fa826c704a41"
+
+
+def fingerprint_of(settings: SdpoSettings) -> str:
+    return TrainSettings(problem=TASK, algorithm=settings, iterations=5, steps=6).fingerprint("")
+
+
+def test_a_bonus_for_continuous_actions_is_refused():
+    codec, space = ObservationCodec(spaces.Box(-1, 1, (2,))), spaces.Box(-1, 1, (1,))
+    Sdpo(SdpoSettings(phase_one=5, phase_one_entropy=0.0), TASK, codec, space)
+    with pytest.raises(SettingsError, match="phase_one_entropy: only policies over finitely many actions"):
+        Sdpo(SdpoSettings(phase_one=5, phase_one_entropy=0.5), TASK, codec, space)
