@@ -2,9 +2,9 @@
 
 The agents are those of the preset `paper-stocks`: before every close they train on the last 15 sessions replayed. The
 paper's table leaves open how weights come from logits and how long a day's batch is ascended. Here logits are bounded,
-in a form that was chosen on a toy and on 2018, and the steps are 50. Three start dates tell the luck of the day from the rest, and variants change one thing each. The
-benchmarks are backtested with the same dates, prices and accounting. Every label has its own α, so each is a
-backtest of its own.
+in a form that was chosen on a toy and on 2018, and the steps are 50. Three start dates tell the luck of the day from
+the rest, and variants change one thing each. The benchmarks are backtested with the same dates, prices and accounting.
+Every label has its own α, so each is a backtest of its own.
 """
 
 from __future__ import annotations
