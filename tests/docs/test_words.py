@@ -88,6 +88,13 @@ def test_prose_fits_the_width(path: Path):
     assert long == []
 
 
+@pytest.mark.parametrize("path", PAGES, ids=relative)
+def test_no_placeholder_is_left(path: Path):
+    """`@TABLE@` stands for what is still to be written."""
+    left = re.findall(r"@[A-Z]+@", path.read_text(encoding="utf-8"))
+    assert left == [], f"{relative(path)} has {', '.join(left)}: write it, or say that it was not measured"
+
+
 @pytest.mark.parametrize("path", [*PAGES, *SOURCES], ids=relative)
 def test_words_are_those_of_the_glossary(path: Path):
     if path.name in ("CONTRIBUTING.md", "CHANGELOG.md"):  # they name words that are no longer used

@@ -18,7 +18,7 @@ from portfolio_sdpo.experiments.paper import smoke
 from portfolio_sdpo.experiments.safety.declared import find_safety_experiment
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.study import SafetyStudy
-from portfolio_sdpo.experiments.stocks.declared import STOCKS
+from portfolio_sdpo.experiments.stocks.declared import STEPS, STOCKS
 from portfolio_sdpo.experiments.stocks.study import StocksStudy
 from portfolio_sdpo.experiments.study import Study
 
@@ -30,7 +30,7 @@ _PAPER_BOUND = "the paper's bound, which the unconstrained optimum keeps anyway"
 _BINDING = "not in the paper: a bound that binds, so that keeping it costs something"
 _SHORT = "the same question within 500,000 steps, with settings for short runs"
 _PAPER = "the paper's own settings"
-_STOCKS = "the paper's table; the policy's logits are bounded, so that no stock locks it in"
+_STOCKS = f"the paper's table, {STEPS} optimiser steps a day; bounded logits, so that no stock locks the policy in"
 _TOY = "a toy: shows that everything runs, and nothing else"
 _PAPER_CMDPS: dict[str, Any] = {"cmdp_seeds": (5, 10), "seeds": tuple(range(10))}
 

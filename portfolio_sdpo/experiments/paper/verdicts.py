@@ -119,23 +119,30 @@ def _beats(better: str, worse: str, figure: str, evidence: Evidence) -> Finding:
 
 
 def _keeps(label: str, constraint: int, kept: bool, evidence: Evidence) -> Finding:
-    found = evidence.violations(label, constraint)
+    found = evidence.align().violations(label, constraint)
     name = evidence.constraints[constraint]
     if not found:
         return Finding(f"{display_name(label)}: no iteration to judge by ({name})", None)
     share = mean({stratum: [each.share for each in runs] for stratum, runs in found.items()})
-    text = f"{display_name(label)} is beyond “{name}” in {format_estimate(share, '.1%')} of its iterations"
+    shares = format_estimate(share, ".1%")
+    text = f"{display_name(label)} is beyond “{name}” in {shares} of its iterations{_place(evidence)}"
     within = _side(share, RARELY, below=True)
     return Finding(text, None if within is None else within == kept)
 
 
 def _above(label: str, part: Above, evidence: Evidence) -> Finding:
-    scores = evidence.scores(label, part.figure)
+    scores = evidence.align().scores(label, part.figure)
     if not scores:
         return Finding(f"{display_name(label)}: not known ({evidence.figures[part.figure]})", None)
     found = interquartile_mean(scores)
-    text = f"{display_name(label)}: {format_estimate(found, '.4g')}, {evidence.figures[part.figure]}"
+    text = f"{display_name(label)}: {format_estimate(found, '.4g')}, {evidence.figures[part.figure]}{_place(evidence)}"
     return Finding(text, _side(found, part.level, below=False, or_at=part.or_at))
+
+
+def _place(evidence: Evidence) -> str:
+    """The strata of a finding about one label, where they are not all."""
+    left = evidence.describe_alignment()
+    return f", {left}" if left else ""
 
 
 def _side(estimate: Estimate, level: float, *, below: bool, or_at: bool = False) -> bool | None:

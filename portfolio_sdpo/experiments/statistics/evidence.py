@@ -60,6 +60,24 @@ class Evidence:
     runs: tuple[RunEvidence, ...]
     to_optimum: bool = False
     """whether the score is 1 where the exact optimum is"""
+    aligned: bool = False
+    """whether figures of single labels are only of strata on which all labels have runs"""
+
+    def align(self) -> Evidence:
+        """The runs from which figures of single labels are made, which stand side by side: all, unless `aligned`."""
+        shared = self._shared_strata()
+        return replace(self, runs=tuple(run for run in self.runs if run.stratum in shared)) if self.aligned else self
+
+    def describe_alignment(self) -> str:
+        """`start date 2019-01-02`: the strata of `align`, where it leaves some out; else nothing."""
+        shared = self._shared_strata()
+        if not self.aligned or shared == {run.stratum for run in self.runs}:
+            return ""
+        return f"{self.stratum}{'s' * (len(shared) > 1)} {', '.join(sorted(shared))}"
+
+    def _shared_strata(self) -> set[str]:
+        by_label = [{run.stratum for run in self.runs if run.label == label} for label in self.labels()]
+        return set.intersection(*by_label) if by_label else set()
 
     def labels(self, pattern: str = "*") -> list[str]:
         """Labels with runs, in the order of the runs; the pattern `sdpo-*` matches all that begin so."""
@@ -110,7 +128,8 @@ class SeedStatistics:
     @classmethod
     def of(cls, evidence: Evidence) -> SeedStatistics | None:
         """None if there are no runs."""
-        labels = [label for label in evidence.labels() if evidence.scores(label)]
+        aligned = evidence.align()
+        labels = [label for label in aligned.labels() if aligned.scores(label)]
         if not labels:
             return None
         ours = evidence.labels("sdpo*")
@@ -119,7 +138,7 @@ class SeedStatistics:
         return cls(
             score=evidence.figures[SCORE],
             resampling=describe_resampling(evidence, labels),
-            labels={label: _summarise_label(evidence, label) for label in labels},
+            labels={label: _summarise_label(aligned, label) for label in labels},
             comparisons=tuple(each for each in found if each is not None),
         )
 
@@ -144,7 +163,15 @@ def merge_evidence(parts: Sequence[Evidence], unit: str = "ppo") -> Evidence:
 
 
 def describe_resampling(evidence: Evidence, labels: Iterable[str]) -> str:
-    """How the intervals of these labels were drawn, in words."""
+    """How the intervals of these labels were drawn, in words, and from which strata if not from all."""
+    left = evidence.describe_alignment()
+    text = _describe_intervals(evidence.align(), labels)
+    if not left:
+        return text
+    return f"{text} Figures of single policies are of {left}, which all have; P of every {evidence.stratum} of both."
+
+
+def _describe_intervals(evidence: Evidence, labels: Iterable[str]) -> str:
     sizes = [[len(runs) for runs in evidence.scores(label).values()] for label in labels]
     fewest, strata, word = min(map(min, sizes)), min(map(len, sizes)), evidence.stratum
     if fewest >= FEWEST:

@@ -24,6 +24,7 @@ _LEVELS = 400
 
 def make_seeds_figures(evidence: Evidence, stem: Path) -> list[Path]:
     """`<stem>-scores.png`, and `<stem>-violations-<i>.png` for every constraint that was broken."""
+    evidence = evidence.align()
     with rc_context(STYLE):
         files = [_save(draw_scores(evidence), stem.with_name(f"{stem.name}-scores.png"))]
         for index in range(len(evidence.constraints)):

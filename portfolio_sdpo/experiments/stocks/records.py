@@ -11,7 +11,7 @@ command, so that results can be kept where folders cannot:
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,12 +80,16 @@ class Tables:
 
 
 def list_backtests(experiment: StocksExperiment, root: Path | None = None) -> list[BacktestFolder]:
-    """Every finished backtest, in the order of the experiment; a folder comes before a record of its name."""
+    """Every finished backtest, in the order of the experiment; a folder comes before a record of its name.
+
+    A `RunError` if two of them hold the same seed of a label: it would count twice.
+    """
     root = root or experiment_folder(experiment.name)
     found = {folder.name: BacktestFolder(folder, read_config(folder)) for folder in list_records(root)}
     for path in sorted({*root.glob(RECORDS), *root.glob(f"{BENCHMARKS}.json")}):
         if path.stem not in found:
             found[path.stem] = _read_record(experiment, path)
+    _check_seeds_are_apart(found.values())
     order = {label: place for place, label in enumerate((BENCHMARKS, *experiment.algorithms))}
     return sorted(found.values(), key=lambda each: (order.get(each.label, len(order)), each.seeds))
 
@@ -131,7 +135,10 @@ def write_records(
     *,
     out: Path,
 ) -> list[Path]:
-    """Records of the finished backtests with the declared settings, into the experiment's folder in `out`."""
+    """Records of the finished backtests with the declared settings, into the experiment's folder in `out`.
+
+    They replace those of the same label there all of whose seeds they hold.
+    """
     found = [each for each in select_backtests(experiment, root, labels, seeds) if each.matches(experiment)]
     if all(each.label == BENCHMARKS for each in found):
         raise RunError(
@@ -143,7 +150,30 @@ def write_records(
         name = BENCHMARKS if each.label == BENCHMARKS else f"{each.label}-{each.seeds[0]}"
         paths.append(out / experiment.name / f"{name}.json")
         write_content(paths[-1], _format(_make_record(experiment, each)).encode())
+    _remove_replaced(experiment, out / experiment.name, found, paths)
     return paths
+
+
+def _check_seeds_are_apart(found: Iterable[BacktestFolder]) -> None:
+    holders: dict[tuple[str, int], Path] = {}
+    for each in found:
+        for seed in each.seeds:
+            other = holders.setdefault((each.label, seed), each.folder)
+            if other != each.folder:
+                raise RunError(f"{other} and {each.folder} both hold seed {seed} of {each.label}: remove one of them.")
+
+
+def _remove_replaced(
+    experiment: StocksExperiment, folder: Path, written: Iterable[BacktestFolder], paths: Collection[Path]
+) -> None:
+    """Remove the folder's other records of a label that was written, where that has all of their seeds."""
+    held: dict[str, set[int]] = {}
+    for each in written:
+        held.setdefault(each.label, set()).update(each.seeds)
+    for path in sorted(set(folder.glob(RECORDS)) - set(paths)):
+        old = _read_record(experiment, path)
+        if old.seeds and held.get(old.label, set()).issuperset(old.seeds):
+            path.unlink()
 
 
 def _complete(settings: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
+
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from portfolio_sdpo.common.numbers import NBSP, Format, number, percent, span
 from portfolio_sdpo.experiments.statistics.report import render_statistics
 from portfolio_sdpo.experiments.stocks.attribution import LAGS
 from portfolio_sdpo.experiments.stocks.declared import StocksExperiment
@@ -20,6 +24,9 @@ from portfolio_sdpo.experiments.tables import (
 )
 
 _VERDICTS = {"borne out": "green", "not borne out": "red"}
+_wealth: Format = partial(number, digits=3)
+_difference: Format = partial(number, digits=3, sign=True)
+_growth: Format = partial(number, digits=2, sign=True)
 
 
 def render_stocks(summary: StocksSummary) -> RenderableType:
@@ -62,12 +69,12 @@ def _outcomes(summary: StocksSummary) -> Table:
             heading.append(f"\n{len(label.seeds)} seeds", style="not bold dim")
         table.add_row(
             heading,
-            _interval(label.final_wealth, ".3f"),
-            _mean(label.max_drawdown, "z.1%"),
-            _range(label.realised_cvar, "z.2%"),
+            _interval(label.final_wealth, _wealth),
+            _mean(label.max_drawdown, percent),
+            _range(label.realised_cvar, partial(percent, digits=2)),
             _describe_broken(label),
-            _mean(label.cash, ".0%"),
-            _mean(label.turnover, ".1f"),
+            _mean(label.cash, partial(percent, digits=0)),
+            _mean(label.turnover, partial(number, digits=1)),
             style="" if agent else "dim",
         )
     return table
@@ -78,10 +85,10 @@ def _comparisons(agents: dict[str, StrategySummary]) -> Table:
     for name, label in agents.items():
         table.add_row(
             Text(name, style="bold"),
-            _interval(label.to_ppo, "+.3f", spread=False),
-            _interval(label.to_equal_weight, "+.3f", spread=False),
-            _range(label.training_cvar, "z.3%"),
-            _mean(label.training_breaks, ".1%"),
+            _interval(label.to_ppo, _difference, spread=False),
+            _interval(label.to_equal_weight, _difference, spread=False),
+            _range(label.training_cvar, partial(percent, digits=3)),
+            _mean(label.training_breaks, percent),
         )
     return table
 
@@ -92,22 +99,24 @@ def _parts(agents: dict[str, StrategySummary]) -> list[RenderableType]:
         return []
     table = _table("log growth by", "exposure", "timing", "choice", *(f"{lag} ago" if lag else "now" for lag in LAGS))
     for name, label in agents.items():
-        growth: list[str | Text] = [_mean(label.exposure, "+.2f")]
-        growth += [_interval(each, "+.2f", spread=False) for each in (label.timing, label.choice)]
-        follows = (NONE if each is None else f"{each:+.2f}" for each in label.follows or (None,) * len(LAGS))
+        growth: list[str | Text] = [_mean(label.exposure, _growth)]
+        growth += [_interval(each, _growth, spread=False) for each in (label.timing, label.choice)]
+        follows = (NONE if each is None else _growth(each) for each in label.follows or (None,) * len(LAGS))
         table.add_row(Text(name, style="bold"), *growth, *follows)
     return [table, Text("")]
 
 
 def _start_dates(summary: StocksSummary) -> list[RenderableType]:
-    """Final wealth by start date; nothing where there is only one."""
+    """Final wealth by start date of the agents that have several; nothing where there is only one."""
     if len(summary.starts) < 2:
         return []
-    table = _table("wealth at the end, from", *summary.over_starts)
+    several = Counter(name for agents in summary.starts.values() for name in agents)
+    names = [name for name, number_of in several.items() if number_of > 1]
+    table = _table("final wealth, from", *names)
     for start, agents in summary.starts.items():
-        cells = (agents.get(name) for name in summary.over_starts)
-        table.add_row(Text(start, style="bold"), *(_interval(each, ".3f", spread=False) for each in cells))
-    means = (_interval(each, ".3f", spread=False) for each in summary.over_starts.values())
+        cells = (agents.get(name) for name in names)
+        table.add_row(Text(start, style="bold"), *(_interval(each, _wealth, spread=False) for each in cells))
+    means = (_interval(summary.over_starts.get(name), _wealth, spread=False) for name in names)
     table.add_row(Text("over start dates", style="bold"), *means)
     return [table, Text("")]
 
@@ -174,26 +183,31 @@ def _describe_broken(label: StrategySummary) -> Text:
         return Text(NONE)
     if label.kind == "benchmark":
         return Text("✗" if label.broken else "✓", style="red" if label.broken else "green")
-    return Text(f"{label.broken:.0%}", style="red" if label.broken else "green")
+    return Text(percent(label.broken, 0), style="red" if label.broken else "green")
 
 
-def _mean(figure: MeanInterval | None, form: str) -> str:
-    return NONE if figure is None else format(figure.mean, form)
+def _mean(figure: MeanInterval | None, written: Format) -> str:
+    return NONE if figure is None else written(figure.mean)
 
 
-def _interval(figure: MeanInterval | None, form: str, spread: bool = True) -> Text:
+def _interval(figure: MeanInterval | None, written: Format, spread: bool = True) -> Text:
     """The mean, its interval below, and below that the range."""
-    text = Text(_mean(figure, form))
+    text = Text(_mean(figure, written))
     if figure is not None and figure.low is not None and figure.high is not None:
-        text.append(f"\n[{figure.low:{form}}, {figure.high:{form}}]", style="dim")
+        text.append(f"\n{span(figure.low, figure.high, written)}", style="dim")
         if spread:
-            text.append(f"\n{figure.least:{form}} to {figure.most:{form}}", style="dim")
+            text.append(f"\n{_describe_range(figure, written)}", style="dim")
     return text
 
 
-def _range(figure: MeanInterval | None, form: str) -> Text:
+def _range(figure: MeanInterval | None, written: Format) -> Text:
     """The mean, and the range below."""
-    text = Text(_mean(figure, form))
+    text = Text(_mean(figure, written))
     if figure is not None and figure.low is not None:
-        text.append(f"\n{figure.least:{form}} to {figure.most:{form}}", style="dim")
+        text.append(f"\n{_describe_range(figure, written)}", style="dim")
     return text
+
+
+def _describe_range(figure: MeanInterval, written: Format) -> str:
+    """`−8.37 to −5.52 %`."""
+    return f"{written(figure.least).partition(NBSP)[0]} to {written(figure.most)}"

@@ -192,7 +192,8 @@ def _drop(old: Collection[BacktestFolder]) -> None:
         hidden = each.folder.with_name(f".{each.folder.name}.old")
         try:
             shutil.rmtree(hidden, ignore_errors=True)
-            shutil.rmtree(each.folder.rename(hidden))
+            moved = each.folder.rename(hidden)
+            moved.unlink() if moved.is_file() else shutil.rmtree(moved)  # a record is a file
         except OSError as error:
             raise RunError(f"{each.folder} cannot be replaced ({error.strerror}): remove it and run again.") from None
 

@@ -2,9 +2,10 @@
 
 Intervals are Student's at 95 % over seeds. All seeds trade through the same year, so an interval says how far the luck
 of training reaches and nothing about other years. How much is the luck of the day on which agents start is told by
-those that start on other days, where there are any: claims are judged on all of them, each start date a stratum. A
-track breaks its bound if the CVaR of its realised returns over windows of the limit's horizon, at the label's own α,
-lies below it.
+those that start on other days, where there are any, each start date a stratum: pairs of agents are compared on the
+start dates that both have, and what is said of one agent beside others is of those that all agents have. A track
+breaks its bound if the CVaR of its realised returns over windows of the limit's horizon, at the label's own α, lies
+below it.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class StocksSummary:
     starts: dict[str, dict[str, MeanInterval]] = field(default_factory=dict)
     """by day of the first decision, final wealth of each agent's seeds; of all start dates that there are"""
     over_starts: dict[str, MeanInterval] = field(default_factory=dict)
-    """final wealth of each agent over start dates, of their means over seeds"""
+    """final wealth of each agent that has all start dates over them, of their means over seeds"""
     outdated: tuple[str, ...] = ()
     """labels made with other settings than the experiment declares now"""
     versions: tuple[str, ...] = ()
@@ -229,12 +230,12 @@ def _wealth_from(start: str, label: str, evidence: Evidence) -> MeanInterval | N
 
 
 def _average_starts(starts: dict[str, dict[str, MeanInterval]]) -> dict[str, MeanInterval]:
-    """Final wealth of each agent over the start dates that it has, where there are two of them."""
+    """Final wealth over start dates of each agent that has all of them, where there are two."""
     found: dict[str, MeanInterval] = {}
     for label in dict.fromkeys(label for agents in starts.values() for label in agents):
         means = [agents[label].mean for agents in starts.values() if label in agents]
         interval = MeanInterval.of(means)
-        if interval is not None and len(means) > 1:
+        if interval is not None and len(means) == len(starts) > 1:
             found[label] = interval
     return found
 
@@ -264,6 +265,7 @@ def build_evidence(tracks: Sequence[TrackSummary], tables: Tables, limits: dict[
         constraints=("CVaR estimated in training >= bound",),
         stratum="start date",
         runs=tuple(runs),
+        aligned=True,
     )
 
 

@@ -102,6 +102,30 @@ class TestSeedStatistics:
         assert sentence in found.resampling
         assert (found.labels["sdpo"].score.low is None) == sentence.startswith("No intervals")
 
+    def test_figures_side_by_side_are_of_the_strata_that_all_have(self):
+        runs = [run(label, float(s), "Goal", s, (1.0, 0.0)) for label in ("ppo", "sdpo") for s in range(6)]
+        runs += [run("ppo", 100.0, "Push", s, (1.0, 1.0)) for s in range(6)]
+        runs += [run(label, 50.0, "Button", s, (0.0, 0.0)) for label in ("ppo", "ipo") for s in range(6)]
+        runs += [run("ipo", float(s), "Goal", s) for s in range(6)]
+        every, aligned = (SeedStatistics.of(evidence(*runs, aligned=each)) for each in (False, True))
+        assert {label: each.runs for label, each in every.labels.items()} == {"ppo": 18, "sdpo": 6, "ipo": 12}
+        assert "Figures of" not in every.resampling
+        assert {label: (each.runs, round(each.score.value, 9)) for label, each in aligned.labels.items()} == {
+            "ppo": (6, 2.5),
+            "sdpo": (6, 2.5),
+            "ipo": (6, 2.5),
+        }
+        assert aligned.labels["ppo"].violations[0].share.value == 0.5
+        assert "of task Goal, which all have" in aligned.resampling
+        assert every.comparisons == aligned.comparisons  # of pairs, on what both have
+
+    def test_alignment_says_nothing_where_all_have_the_same(self):
+        same = [run(label, 1.0, task) for label in ("ppo", "sdpo") for task in ("Goal", "Push")]
+        found = evidence(*same, aligned=True)
+        assert found.describe_alignment() == "" and found.align().runs == found.runs
+        apart = evidence(run("ppo", 1.0), run("sdpo", 1.0, "Push"), aligned=True)
+        assert SeedStatistics.of(apart) is None
+
     def test_labels_without_a_score_are_left_out(self):
         silent = replace(run("cpo", 0.0), figures={})
         assert list(SeedStatistics.of(evidence(run("ppo", 1.0), silent)).labels) == ["ppo"]

@@ -1,6 +1,7 @@
 """What start dates tell together, and records that stand for backtests."""
 
 import json
+import shutil
 from datetime import date
 from pathlib import Path
 
@@ -82,6 +83,65 @@ def test_claims_are_judged_on_every_start_date_that_is_there():
     # From the other side it is the same; other settings do not count.
     assert summarise_stocks(second).starts == both.starts
     assert list(summarise_stocks(first.with_changes(iterations=2)).starts) == ["2019-01-02"]
+
+
+def test_what_stands_side_by_side_is_of_the_same_start_dates():
+    first, second = starts()
+    run_stocks(first, jobs=1)
+    alone = summarise_stocks(first)
+    run_stocks(second.with_changes(algorithms=("ppo",)), jobs=1)
+    both = summarise_stocks(first)
+    assert {label: each.runs for label, each in both.statistics.labels.items()} == {"ppo": 2, "sdpo-0.1": 2}
+    assert both.statistics.labels["ppo"].score == alone.statistics.labels["ppo"].score
+    assert "of start date 2019-01-02, which all have" in both.statistics.resampling
+    claims = {claim.key: claim.findings for claim in both.claims}
+    assert all("start date 2019-01-02" in finding.text for key in ("D1", "D5", "D6") for finding in claims[key])
+    assert all("start date" not in finding.text for claim in alone.claims for finding in claim.findings)
+    # One start date of SDPO has no mean over start dates.
+    assert list(both.over_starts) == ["ppo"] and "final wealth, from" in page(render_stocks(both))
+
+
+def write_again(experiment: StocksExperiment, home: Path) -> set[str]:
+    """The names of the records that there are after these backtests were written down."""
+    write_records(experiment, home / "experiments" / "stocks", out=home / "evidence")
+    return {path.name for path in (home / "evidence" / "stocks").iterdir()}
+
+
+def test_records_whose_seeds_are_written_again_are_replaced(home: Path):
+    """Seeds in two folders once, and in a single one of a fresh home later: none counts twice."""
+    experiment = tiny(shown=("ppo", "sdpo-0.1"), strategies=("cash",))
+    run_stocks(experiment.with_changes(seeds=(0,)), jobs=1)
+    run_stocks(experiment.with_changes(seeds=(0, 1), algorithms=("ppo",)), jobs=1)
+    assert write_again(experiment, home) == {"benchmarks.json", "ppo-0.json", "ppo-1.json", "sdpo-0.1-0.json"}
+    (home / "experiments").rename(home / "old")
+    run_stocks(experiment.with_changes(algorithms=("ppo",)), jobs=1)
+    assert write_again(experiment, home) == {"benchmarks.json", "ppo-0.json", "sdpo-0.1-0.json"}
+    summary = summarise_stocks(experiment, home / "evidence" / "stocks", out=home / "out")
+    assert summary.labels["ppo"].seeds == (0, 1) and summary.labels["sdpo-0.1"].seeds == (0,)
+
+
+def test_a_seed_in_two_places_is_an_error(home: Path):
+    experiment = tiny(shown=("ppo",), seeds=(0, 1), strategies=("cash",))
+    run_stocks(experiment, jobs=1)
+    write_again(experiment, home)
+    root = home / "evidence" / "stocks"
+    shutil.copy(root / "ppo-0.json", root / "ppo-1.json")
+    with pytest.raises(RunError, match=r"ppo-0\.json and .*ppo-1\.json both hold seed 0 of ppo: remove one of them\."):
+        summarise_stocks(experiment, root, out=home / "out")
+
+
+def test_restart_replaces_a_record(home: Path):
+    experiment = tiny(shown=("ppo",), seeds=(0,), strategies=("cash",))
+    run_stocks(experiment, jobs=1)
+    write_again(experiment, home)
+    folder = home / "experiments" / "stocks"
+    shutil.rmtree(folder)
+    shutil.copytree(home / "evidence" / "stocks", folder)
+    other = experiment.with_changes(iterations=2)
+    assert "ppo-0.json holds a run with other settings" in run_stocks(other, jobs=1)[1].message
+    assert [outcome.status for outcome in run_stocks(other, jobs=1, restart=True)] == ["skipped", "finished"]
+    assert {path.name for path in folder.iterdir()} == {"benchmarks.json", "ppo-0"}
+    assert summarise_stocks(other).labels["ppo"].updates == 2
 
 
 def test_a_record_stands_for_a_backtest(home: Path):

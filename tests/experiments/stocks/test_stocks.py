@@ -295,7 +295,16 @@ def summary_of(tables: Tables) -> StocksSummary:
 class TestPage:
     def test_it_says_everything_in_80_columns(self):
         text = page(render_stocks(summary_of(KNOWN)))
-        words = ("ppo", "2 seeds", "equal-weight", "0.830", "0.660 to 1.000", "-10.00%", "wealth − 1/N", "cannot tell")
+        words = (
+            "ppo",
+            "2 seeds",
+            "equal-weight",
+            "0.830",
+            "0.660 to 1.000",
+            "−10.00 to 10.00 %",
+            "wealth − 1/N",
+            "cannot tell",
+        )
         for word in (*words, "own α (ppo 0.5, sdpo-0.1 0.25; benchmarks 0.5)", "updates a day: ppo 1, sdpo-0.1 2"):
             assert word in " ".join(text.split()), word
         assert "…" not in text
@@ -308,7 +317,7 @@ class TestPage:
         walks = summarise_tracks(wide, {name: limit})
         labels = summarise_strategies(walks, {name: limit}, {name: 10})
         text = page(render_stocks(StocksSummary("stocks", "Title", "2019", "2020", labels, (), tuple(walks))))
-        assert "-30.00% to -23.46%" in text and "…" not in text
+        assert "−30.00 to −23.46\u00a0%" in text and "…" not in text
 
     def test_json_has_no_nan(self):
         record = summary_of(KNOWN).to_json()
