@@ -42,7 +42,7 @@ def find_suspicion(market: Market, today: date) -> Suspicion | None:
     >>> market = Market.from_prices(pd.DataFrame({"A": [1.0, 1.1, 1.0, 100.0]}, index=days))
     >>> found = find_suspicion(market, date(2026, 1, 7))
     >>> found.trusted, found.sentence
-    (3, 'A moved by +9,900.0% at the last close, 2026-01-07: check its price.')
+    (3, 'A moved by +9,900.0\\xa0% at the last close, 2026-01-07: check its price.')
     """
     tomorrow = np.datetime64(today, "D") + 1
     trusted = int(np.searchsorted(market.dates, tomorrow, side="right"))

@@ -14,7 +14,7 @@ from portfolio_sdpo.backtest.strategies import STRATEGIES
 from portfolio_sdpo.cli import _completion
 from portfolio_sdpo.experiments.cmdp.declared import CMDP_EXPERIMENTS
 from portfolio_sdpo.experiments.safety.declared import SAFETY_EXPERIMENTS
-from portfolio_sdpo.experiments.stocks.declared import STOCKS
+from portfolio_sdpo.experiments.stocks.declared import SENSITIVITIES, START_DATES
 from portfolio_sdpo.portfolio.presets import PRESETS
 from portfolio_sdpo.prices.layouts import LAYOUTS
 from portfolio_sdpo.prices.sources import SOURCES
@@ -131,4 +131,8 @@ def test_what_is_written_down_is_what_is_declared():
     assert tuple(SOURCES) == _completion.SOURCES
     assert tuple(LAYOUTS) == _completion.LAYOUTS
     assert tuple(STRATEGIES) == _completion.STRATEGIES
-    assert set(_completion.experiments("")) == {*CMDP_EXPERIMENTS, *SAFETY_EXPERIMENTS, STOCKS.name}
+    assert set(_completion.experiments("")) == {
+        *CMDP_EXPERIMENTS,
+        *SAFETY_EXPERIMENTS,
+        *(experiment.name for experiment in (*START_DATES, *SENSITIVITIES)),
+    }

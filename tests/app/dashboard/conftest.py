@@ -222,6 +222,20 @@ class Visitor:
         boxes = self.page.locator("[data-testid=stException]")
         assert boxes.count() == 0, boxes.first.inner_text()
 
+    def choose(self, label: str, option: str | re.Pattern[str]) -> None:
+        """Open a list and take one of its options; again if the page was drawn anew meanwhile, which closes it."""
+        from playwright.sync_api import TimeoutError as NotThere
+
+        for last in (False,) * 5 + (True,):
+            self.page.get_by_role("combobox", name=label).click()
+            try:
+                self.page.get_by_role("option", name=option, exact=isinstance(option, str)).click(timeout=10_000)
+                return
+            except NotThere:
+                if last:
+                    raise
+                self.page.keyboard.press("Escape")
+
     def wait_for_text(self, selector: str, text: str) -> None:
         """Until the first of these elements says so; the page is not opened anew meanwhile."""
         from playwright.sync_api import expect

@@ -102,8 +102,7 @@ def test_compare(visit: Callable, filled: str, filled_home: Path):
     page = visitor.open(filled, "compare?from=2019-01-22&to=2019-03-15&strategy=cash&strategy=equal-weight")
     page.get_by_text("Logarithmic").click()
     visitor.settle()
-    page.get_by_role("combobox", name="Compared with").click()
-    page.get_by_role("option", name="B · cash", exact=True).click()
+    visitor.choose("Compared with", "B · cash")
     page.wait_for_url("**against=**")
     seen = see(visitor)
     assert {rows[2] for name, data, _ in seen["plots"] if name == "equity" for rows in data} == {"2019-01-22"}
@@ -129,8 +128,7 @@ def test_data(visit: Callable, filled: str):
 def test_training(visit: Callable, filled: str, run: Path):
     visitor = visit()
     page = visitor.open(filled, "training")
-    page.get_by_role("combobox", name="Run").click()
-    page.get_by_role("option", name=re.compile(f"{run.name}.*seed 1")).click()
+    visitor.choose("Run", re.compile(f"{run.name}.*seed 1"))
     page.wait_for_url("**log=backtests**")
     visitor.wait_for_text(".cards", "Return")
     check_reproduced(visit, filled, visitor, {"log": [f"backtests/{run.name}/sdpo/1"]})
@@ -140,8 +138,7 @@ def test_run(visit: Callable, filled: str):
     visitor = visit()
     page = visitor.open(filled, "run")
     for label, option in (("Prices", "prices"), ("Preset", "lstm")):
-        page.get_by_role("combobox", name=label).click()
-        page.get_by_role("option", name=option, exact=True).click()
+        visitor.choose(label, option)
         visitor.settle()
     check_reproduced(visit, filled, visitor, {"snapshot": ["prices"], "preset": ["lstm"], "what": []})
     page.get_by_text("Retrain", exact=True).click()

@@ -91,8 +91,7 @@ def test_figures_are_those_of_the_log(visit: Callable, filled: str, filled_home:
 def test_a_model_of_the_registry_has_its_log(visit: Callable, filled: str):
     visitor = visit()
     page = visitor.open(filled, "training")
-    page.get_by_role("combobox", name="Run").click()
-    page.get_by_role("option", name=re.compile("^model .*small-4, seed 4")).click()
+    visitor.choose("Run", re.compile("^model .*small-4, seed 4"))
     page.wait_for_url("**log=models*")
     visitor.wait_for_text(".cards [data-name=iterations]", str(QUICK.first))
 
