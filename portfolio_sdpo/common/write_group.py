@@ -22,7 +22,7 @@ class Staged:
 
 
 class WriteGroup:
-    """Files are staged, which goes on in the background, and published: then they are on the disk under their names.
+    """Files are staged, to be written in the background, and published: then they are on the disk under their names.
 
     What was staged and not published is removed at the end of the `with` block; a process that is killed leaves files
     whose names begin with a dot.

@@ -236,7 +236,6 @@ class CriticBank(nn.Module):
     def targets(self, rollout: Rollout, generator: torch.Generator, features: Features | None = None) -> list[Tensor]:
         """Samples [n, N] of every key's return-to-go (λ-targets); the λ-return [n, 1] for mean critics."""
         lam = self.settings.target_lambda
-        features = features or self.extract(rollout)
         targets = []
         for key in self.keys:
             signal, discount = rollout.signals[key[0]], key[1]

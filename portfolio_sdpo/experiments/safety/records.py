@@ -11,13 +11,20 @@ digest and the command, so that results can be kept where run folders cannot:
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.folders import find_run_folders, missing_runs, read_json, write_content
+from portfolio_sdpo.experiments.engine.records import (
+    format_record,
+    nothing_to_record,
+    round_column,
+    round_number,
+    unreadable_record,
+)
 from portfolio_sdpo.experiments.safety.experiment import SafetyExperiment
 from portfolio_sdpo.experiments.safety.standings import find_standing
 from portfolio_sdpo.experiments.safety.study import SafetyRun
@@ -83,13 +90,10 @@ def write_records(experiment: SafetyExperiment, root: Path, only: Collection[str
     found = [run for run in find_runs(experiment, root, only) if run.finished and run.label in experiment.algorithms]
     chosen = [run for run in found if run.digest == hash_declared(experiment, run.label)]
     if not chosen:
-        raise RunError(
-            f"no run in {root} is finished with the declared settings: see `portfolio-sdpo experiment show "
-            f"{experiment.name}`."
-        )
+        raise nothing_to_record(root, experiment.name)
     paths = [out / experiment.name / f"{run.name}.json" for run in chosen]
     for run, path in zip(chosen, paths, strict=True):
-        write_content(path, _format(make_record(experiment, run)).encode())
+        write_content(path, format_record(make_record(experiment, run)).encode())
     return paths
 
 
@@ -113,20 +117,22 @@ def make_record(experiment: SafetyExperiment, run: RunLog) -> dict[str, Any]:
         "settings": run.digest,
         "steps": end.steps,
         "batch": end.steps // len(run.rows),
-        "steps_per_second": _round(run.steps_per_second),
+        "steps_per_second": None if run.steps_per_second is None else round_number(run.steps_per_second, DIGITS),
         "end": {
-            "return": _round(end.episode_return),
+            "return": round_number(end.episode_return, DIGITS),
             "constraints": {
                 constraint.name: {
-                    "risk": _round(risk.risk),
-                    "share_over": _round(risk.breaks),
-                    "worst_excess": _round(risk.worst_excess),
-                    "cumulated": _round(risk.cumulated),
+                    "risk": round_number(risk.risk, DIGITS),
+                    "share_over": round_number(risk.breaks, DIGITS),
+                    "worst_excess": round_number(risk.worst_excess, DIGITS),
+                    "cumulated": round_number(risk.cumulated, DIGITS),
                 }
                 for constraint, risk in zip(constraints, end.risks, strict=True)
             },
         },
-        "columns": {name: [_round(float(row[name])) for row in run.rows] for name in dict.fromkeys(names)},
+        "columns": {
+            name: round_column([float(row[name]) for row in run.rows], DIGITS) for name in dict.fromkeys(names)
+        },
     }
 
 
@@ -177,29 +183,4 @@ def _read_record(experiment: SafetyExperiment, path: Path) -> RunLog:
             version=str(record["version"]),
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise RunError(
-            f"{path} is not a record of a run of {experiment.name} ({error!r}): write it again with "
-            f"`portfolio-sdpo experiment summarise {experiment.name} --out ...`."
-        ) from None
-
-
-def _round(value: float | None) -> float | None:
-    """
-    >>> _round(123456.7), _round(0.1000000015)
-    (123460.0, 0.1)
-    """
-    return None if value is None else float(f"{value:.{DIGITS}g}")
-
-
-def _format(record: dict[str, Any]) -> str:
-    """Indented, but each column on one line."""
-    columns = record["columns"]
-    text = json.dumps({**record, "columns": {name: f"@{name}@" for name in columns}}, indent=2)
-    for name, values in columns.items():
-        text = text.replace(f'"@{name}@"', json.dumps(_plain(values)))
-    return text + "\n"
-
-
-def _plain(values: Sequence[float]) -> list[float]:
-    """Whole numbers without their point."""
-    return [int(value) if value == int(value) else value for value in values]
+        raise unreadable_record(path, "run", experiment.name, error) from None

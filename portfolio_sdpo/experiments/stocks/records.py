@@ -10,7 +10,6 @@ command, so that results can be kept where folders cannot:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,13 @@ import pandas as pd
 from portfolio_sdpo.backtest.record import list_records, read_config, read_table, split_by_track
 from portfolio_sdpo.errors import RunError
 from portfolio_sdpo.experiments.engine.folders import experiment_folder, missing_runs, read_json, write_content
+from portfolio_sdpo.experiments.engine.records import (
+    Column,
+    format_record,
+    nothing_to_record,
+    round_column,
+    unreadable_record,
+)
 from portfolio_sdpo.experiments.stocks.declared import BENCHMARKS, StocksExperiment
 from portfolio_sdpo.portfolio.agent import AgentSettings
 from portfolio_sdpo.prices.prices import DATE_UNIT
@@ -141,15 +147,12 @@ def write_records(
     """
     found = [each for each in select_backtests(experiment, root, labels, seeds) if each.matches(experiment)]
     if all(each.label == BENCHMARKS for each in found):
-        raise RunError(
-            f"no run in {root} is finished with the declared settings: see `portfolio-sdpo experiment show "
-            f"{experiment.name}`."
-        )
+        raise nothing_to_record(root, experiment.name)
     paths = []
     for each in found:
         name = BENCHMARKS if each.label == BENCHMARKS else f"{each.label}-{each.seeds[0]}"
         paths.append(out / experiment.name / f"{name}.json")
-        write_content(paths[-1], _format(_make_record(experiment, each)).encode())
+        write_content(paths[-1], format_record(_make_record(experiment, each)).encode())
     _remove_replaced(experiment, out / experiment.name, found, paths)
     return paths
 
@@ -199,19 +202,19 @@ def _make_record(experiment: StocksExperiment, backtest: BacktestFolder) -> dict
         days = [str(day.date()) for day in equity["date"]]
         for name in names:
             table = tables[name][strategy, seed]
-            track |= {column: _round(table[column]) for column in _COLUMNS[name]}
+            track |= {column: round_column(table[column], DIGITS) for column in _COLUMNS[name]}
         if backtest.seeds:
             counts = tables["trace"][strategy, seed].groupby("date").size()
             updates = [int(counts.get(day, 0)) for day in equity["date"]]
-            track["bound"] = track["bound"][:1]
+            track["bound"] = Column(track["bound"][:1])
         tracks.append(track)
     kept = ("package_version", "data", "settings")
     return {
         "experiment": experiment.name,
         "command": command,
         "config": {name: backtest.config[name] for name in kept},
-        "days": days,
-        "updates": updates,
+        "days": Column(days),
+        "updates": Column(updates),
         "tracks": tracks,
     }
 
@@ -226,10 +229,7 @@ def _read_record(experiment: StocksExperiment, path: Path) -> BacktestFolder:
         for name in ("equity", "weights", *(("trace",) if found.seeds else ())):
             found.read(name)
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise RunError(
-            f"{path} is not a record of a backtest of {experiment.name} ({error!r}): write it again with "
-            f"`portfolio-sdpo experiment summarise {experiment.name} --out ...`."
-        ) from None
+        raise unreadable_record(path, "backtest", experiment.name, error) from None
     return found
 
 
@@ -244,26 +244,3 @@ def _restore(track: dict[str, Any], name: str) -> pd.DataFrame:
     if name == "equity":
         table["return"] = table["wealth"].pct_change()
     return table.astype({"seed": "Int64"})
-
-
-def _round(values: pd.Series[Any]) -> list[float]:
-    """Six digits, and whole numbers without their point."""
-    rounded = [float(f"{value:.{DIGITS}g}") for value in values]
-    return [int(value) if value == int(value) else value for value in rounded]
-
-
-def _format(record: dict[str, Any]) -> str:
-    """Indented, but each column on one line."""
-    columns: list[str] = []
-
-    def hide(values: Any, name: str) -> Any:
-        if not isinstance(values, list) or name == "tracks":
-            return values
-        columns.append(json.dumps(values))
-        return f"@{len(columns) - 1}@"
-
-    tracks = [{name: hide(values, name) for name, values in track.items()} for track in record["tracks"]]
-    text = json.dumps({**{name: hide(values, name) for name, values in record.items()}, "tracks": tracks}, indent=2)
-    for place, column in enumerate(columns):
-        text = text.replace(f'"@{place}@"', column)
-    return text + "\n"

@@ -102,10 +102,14 @@ class ScoreEstimator:
 
     def fit_critics(self, rollout: Rollout, generator: torch.Generator) -> tuple[Valuations, LogRow]:
         # Where critics judge a rollout before they learn from it, they are read first (`CriticSettings.fit_first`).
-        features = self.critics.extract(rollout)
-        valuations = {} if self.critics.settings.fit_first else self._read(rollout, features)
-        log: LogRow = dict(self.critics.fit(rollout, generator, features))
-        valuations = valuations or self._read(rollout, self.critics.extract(rollout))
+        log: LogRow
+        if self.critics.settings.fit_first:
+            log = dict(self.critics.fit(rollout, generator))
+            valuations = self._read(rollout)
+        else:
+            features = self.critics.extract(rollout)
+            valuations = self._read(rollout, features)
+            log = dict(self.critics.fit(rollout, generator, features))
         if self.backward_critics is not None:
             # Read before they learn from the rollout: what they explain of it is then no memory of it.
             read = [valuations[key] for key in self.nonlinear_keys]
@@ -113,7 +117,7 @@ class ScoreEstimator:
             self.backward_critics.fit_to_past(rollout, expected, generator)
         return valuations, log | {"explained_variance": self._explain(rollout, valuations[self.objective_key])}
 
-    def _read(self, rollout: Rollout, features: Features) -> Valuations:
+    def _read(self, rollout: Rollout, features: Features | None = None) -> Valuations:
         return {key: self.read(key, rollout, features) for key in self.critics.keys}
 
     def read(self, key: SignalKey, rollout: Rollout, features: Features | None = None) -> Valuation:
