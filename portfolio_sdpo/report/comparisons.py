@@ -9,7 +9,8 @@ from typing import Any
 
 from portfolio_sdpo.backtest.promise import count_years
 from portfolio_sdpo.backtest.record import Record, StrategyGroup, select_rival
-from portfolio_sdpo.report.formats import NONE, number, percent, span, table
+from portfolio_sdpo.common.numbers import number, percent, span
+from portfolio_sdpo.report.formats import NONE, table
 
 
 def select_rivals(found: Sequence[StrategyGroup], main: StrategyGroup) -> list[StrategyGroup]:

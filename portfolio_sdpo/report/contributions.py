@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.backtest.record import KEYS
+from portfolio_sdpo.common.numbers import percent, share
 from portfolio_sdpo.portfolio.market import CASH, Array
 from portfolio_sdpo.portfolio.return_measures import window_returns
 from portfolio_sdpo.report.figures import make_layout, round_figures
-from portfolio_sdpo.report.formats import percent, share
 from portfolio_sdpo.report.looks import Spec
 
 FEES = "fees"

@@ -1,7 +1,4 @@
-"""Verdicts and tables in HTML, and numbers as they are written everywhere (`common.numbers`).
-
-For the report, the page of `reproduce` and the dashboard alike.
-"""
+"""Verdicts and tables in HTML, for the report, the page of `reproduce` and the dashboard alike."""
 
 from __future__ import annotations
 
@@ -10,21 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from portfolio_sdpo.backtest.intervals import LEAST_PERIODS
-from portfolio_sdpo.common.numbers import Format, general, number, percent, share, span, times
-
-__all__ = [
-    "NONE",
-    "Format",
-    "general",
-    "judge_promise",
-    "number",
-    "percent",
-    "share",
-    "span",
-    "table",
-    "times",
-    "verdict",
-]
 
 NONE = "<span title='not defined'>–</span>"
 

@@ -15,20 +15,10 @@ import pandas as pd
 
 from portfolio_sdpo.backtest.intervals import LEAST_PERIODS
 from portfolio_sdpo.backtest.record import Record, StrategyGroup
+from portfolio_sdpo.common.numbers import Format, number, percent, share, span, times
 from portfolio_sdpo.prices.frequency import describe_sessions, name_session
 from portfolio_sdpo.report.comparisons import describe_same_risk, format_excess, select_rivals
-from portfolio_sdpo.report.formats import (
-    NONE,
-    Format,
-    judge_promise,
-    number,
-    percent,
-    share,
-    span,
-    table,
-    times,
-    verdict,
-)
+from portfolio_sdpo.report.formats import NONE, judge_promise, table, verdict
 
 NOTES_SHOWN = 20
 WHOLE = "in all, below a year"

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from portfolio_sdpo.backtest.record import StrategyGroup
+from portfolio_sdpo.common.numbers import percent, share, times
 from portfolio_sdpo.portfolio.market import CASH
 from portfolio_sdpo.prices.frequency import name_session
 from portfolio_sdpo.report.figures import Tracks, find_step, make_days, make_layout, round_figures
-from portfolio_sdpo.report.formats import NONE, percent, share, table, times
+from portfolio_sdpo.report.formats import NONE, table
 from portfolio_sdpo.report.looks import Spec, line_styles
 from portfolio_sdpo.report.periods import find_drawdowns, list_stress, list_years, roll_periods
 

@@ -21,10 +21,10 @@ from portfolio_sdpo.backtest.record import (
     write_record,
 )
 from portfolio_sdpo.backtest.run import BacktestSettings
+from portfolio_sdpo.common.numbers import percent
 from portfolio_sdpo.portfolio.market import Market
 from portfolio_sdpo.portfolio.return_measures import window_returns
 from portfolio_sdpo.report import figures
-from portfolio_sdpo.report.formats import percent
 from portfolio_sdpo.report.result import BacktestResult, render_report
 from portfolio_sdpo.report.through_time import render_months
 

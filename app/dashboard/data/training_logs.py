@@ -26,9 +26,9 @@ import pandas as pd
 
 from portfolio_sdpo.backtest.record import EVIDENCE_COLUMNS
 from portfolio_sdpo.common.files import data_directory, is_alive
+from portfolio_sdpo.common.numbers import share
 from portfolio_sdpo.errors import RegistryError
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
-from portfolio_sdpo.report.formats import share
 
 if TYPE_CHECKING:
     from portfolio_sdpo.registry import Registry

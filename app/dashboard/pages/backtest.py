@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from portfolio_sdpo.common.numbers import percent
 from portfolio_sdpo.prices.frequency import name_session
 from portfolio_sdpo.report import figures, rolling, through_time
 from portfolio_sdpo.report.comparisons import (
@@ -20,7 +21,6 @@ from portfolio_sdpo.report.comparisons import (
     select_rivals,
 )
 from portfolio_sdpo.report.contributions import describe_contributions, draw_contributions, find_contributions
-from portfolio_sdpo.report.formats import percent
 from portfolio_sdpo.report.looks import hidden_at_first
 from portfolio_sdpo.report.periods import find_drawdowns
 from portfolio_sdpo.report.sections import (

@@ -13,13 +13,13 @@ from html import escape
 
 import streamlit as st
 
+from portfolio_sdpo.common.numbers import share
 from portfolio_sdpo.errors import PortfolioSdpoError
 from portfolio_sdpo.portfolio.agent_titles import make_agent_title
 from portfolio_sdpo.portfolio.limits import Limits
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.prices.update import update_snapshot
 from portfolio_sdpo.registry import Model, Promotion, Registry
-from portfolio_sdpo.report.formats import share
 from portfolio_sdpo.serving import (
     Answer,
     AnswerSettings,

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from portfolio_sdpo.common.numbers import number, percent
 from portfolio_sdpo.errors import PortfolioSdpoError
-from portfolio_sdpo.report.formats import number, percent
 
 from ..data import jobs, training_logs
 from ..data.job_requests import BacktestRequest, submit

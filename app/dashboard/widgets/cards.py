@@ -6,7 +6,7 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from portfolio_sdpo.report.formats import percent
+from portfolio_sdpo.common.numbers import percent
 
 __all__ = ["format_age", "format_sessions", "percent", "render_card"]
 

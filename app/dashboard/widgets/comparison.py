@@ -7,8 +7,9 @@ from html import escape
 
 from portfolio_sdpo.backtest.intervals import Bootstrap
 from portfolio_sdpo.backtest.statistics import growth_difference
+from portfolio_sdpo.common.numbers import percent, share, span
 from portfolio_sdpo.portfolio.market import SESSIONS_PER_YEAR
-from portfolio_sdpo.report.formats import NONE, percent, share, span, table, verdict
+from portfolio_sdpo.report.formats import NONE, table, verdict
 from portfolio_sdpo.report.looks import Spec, line_styles
 from portfolio_sdpo.report.sections import COLUMNS, format_figure, format_interval
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from portfolio_sdpo.common.numbers import number, percent, share
 from portfolio_sdpo.portfolio.shield import CvarLimit
-from portfolio_sdpo.report.formats import NONE, number, percent, share, table
+from portfolio_sdpo.report.formats import NONE, table
 
 from ..data.earnings import Earnings, EarningsRow
 

@@ -6,9 +6,10 @@ from html import escape
 
 import streamlit as st
 
+from portfolio_sdpo.common.numbers import general, number
 from portfolio_sdpo.errors import OrderError
 from portfolio_sdpo.portfolio.account import read_holdings
-from portfolio_sdpo.report.formats import general, number, table
+from portfolio_sdpo.report.formats import table
 from portfolio_sdpo.serving import (
     AnswerSettings,
     ChampionDecisions,

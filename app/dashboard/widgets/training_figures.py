@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from portfolio_sdpo.common.numbers import general
+from portfolio_sdpo.common.numbers import percent as as_percent
 from portfolio_sdpo.report.figures import make_layout, round_figures
-from portfolio_sdpo.report.formats import general
-from portfolio_sdpo.report.formats import percent as as_percent
 from portfolio_sdpo.report.looks import Spec
 
 from ..data.training_logs import LogConstraint

@@ -8,8 +8,9 @@ from typing import Any
 
 import streamlit as st
 
+from portfolio_sdpo.common.numbers import number, percent
 from portfolio_sdpo.portfolio.market import CASH
-from portfolio_sdpo.report.formats import number, percent, table
+from portfolio_sdpo.report.formats import table
 from portfolio_sdpo.report.looks import COLOURS, Spec
 
 from .figures import show_figure

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from portfolio_sdpo.common.numbers import Format, number, percent, span
 from portfolio_sdpo.experiments.paper.claims import QUESTIONS
 from portfolio_sdpo.experiments.paper.plan import Scale
 from portfolio_sdpo.experiments.paper.reproduce import QuestionResult, StudyResult
@@ -16,7 +17,7 @@ from portfolio_sdpo.experiments.paper.verdicts import RULES, Finding
 from portfolio_sdpo.experiments.statistics.evidence import Evidence, LabelStatistics, SeedStatistics
 from portfolio_sdpo.experiments.statistics.seeds import Comparison, Estimate, Violations
 from portfolio_sdpo.experiments.tables import display_name
-from portfolio_sdpo.report.formats import NONE, Format, number, percent, span, table
+from portfolio_sdpo.report.formats import NONE, table
 from portfolio_sdpo.report.page import render_document
 
 STYLE = """

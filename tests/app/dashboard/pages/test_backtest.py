@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_config, read_metrics, select_main
-from portfolio_sdpo.report.formats import percent, span
+from portfolio_sdpo.common.numbers import percent, span
 from portfolio_sdpo.report.sections import COLUMNS
 
 

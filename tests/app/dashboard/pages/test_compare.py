@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from portfolio_sdpo.backtest.record import group_by_strategy, list_records, read_metrics
 from portfolio_sdpo.backtest.run import BacktestSettings
-from portfolio_sdpo.report.formats import share
+from portfolio_sdpo.common.numbers import share
 from portfolio_sdpo.report.result import run_backtest
 from portfolio_sdpo.report.sections import COLUMNS
 from portfolio_sdpo_app.dashboard.data.backtests import list_backtests, open_backtest

@@ -19,13 +19,13 @@ from portfolio_sdpo import cli
 from portfolio_sdpo.backtest.shielded import shield_strategy
 from portfolio_sdpo.backtest.simulate import simulate
 from portfolio_sdpo.backtest.strategies import make_benchmark
+from portfolio_sdpo.common.numbers import number, percent
 from portfolio_sdpo.errors import HistoryError
 from portfolio_sdpo.portfolio.market import all_cash, load_latest
 from portfolio_sdpo.portfolio.shield import CvarLimit
 from portfolio_sdpo.portfolio.store import today, train_agent
 from portfolio_sdpo.registry import Model, Registry
 from portfolio_sdpo.registry.retrain import RetrainSettings, retrain
-from portfolio_sdpo.report.formats import number, percent
 from portfolio_sdpo.serving import AnswerSettings, ChampionDecisions, Refusal
 from portfolio_sdpo_app.dashboard.data.earnings import Earnings, find_earnings
 from portfolio_sdpo_app.dashboard.pages import live

@@ -13,13 +13,13 @@ import pytest
 
 from portfolio_sdpo.backtest.record import list_records
 from portfolio_sdpo.backtest.run import BacktestSettings, DeclaredAgent
+from portfolio_sdpo.common.numbers import percent
 from portfolio_sdpo.envs.random_cmdp import RandomCmdpVectorEnv, random_cmdp
 from portfolio_sdpo.portfolio import resume as walks
 from portfolio_sdpo.portfolio.agent import Agent
 from portfolio_sdpo.portfolio.market import all_cash, load_market
 from portfolio_sdpo.portfolio.presets import PRESETS
 from portfolio_sdpo.portfolio.shared_policy_agent import build_agent
-from portfolio_sdpo.report.formats import percent
 from portfolio_sdpo.report.result import run_backtest
 from portfolio_sdpo.risk import Constraint
 from portfolio_sdpo.rl.algorithms import Problem, SdpoSettings
